@@ -15,9 +15,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from gnnexp.components.schema import HardwareConfig
 from gnnexp.errors import GnnexpError, RunError
 from gnnexp.experiment.build import hardware_of, tracker_of
-from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.files.disk import in_words
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.queue.answers import Ended

@@ -27,6 +27,20 @@ class Problem:
         return f"{self.key}={self.value!r}: {self.allowed}\n    fix: {self.fix}"
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """Why something cannot be. A function that returns `Refusal | None` returns None if it can be.
+
+    Attributes:
+        reason: the reason in words, as a part of a sentence.
+    """
+
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+
 class GnnexpError(Exception):
     """Base class of all errors for users; the command line returns `exit_code`."""
 

@@ -10,11 +10,11 @@ from typing import Any, TypeVar, cast
 import torch
 
 from gnnexp.comm.communicator import Communicator
+from gnnexp.components.schema import Matmul
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import Plan
-from gnnexp.experiment.schema import Matmul
 from gnnexp.feature_stores.base import FeatureStore
-from gnnexp.feature_stores.trainable import TrainableStore
+from gnnexp.feature_stores.embedding import EmbeddingStore
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.parts import Parts
 from gnnexp.graph.shard import Shard
@@ -70,7 +70,7 @@ class Job:
     batch_comm: Communicator
     timer: PhaseTimer
     sampler: Sampler
-    store: FeatureStore
+    store: FeatureStore[Any]
     model: Model
     task: Task
     device: torch.device
@@ -81,13 +81,13 @@ class Job:
     once: Once = field(default_factory=Once)
 
     @property
-    def trained_rows(self) -> TrainableStore | None:
+    def trained_rows(self) -> EmbeddingStore | None:
         """The feature store if its rows are trained, else None."""
-        return self.store if isinstance(self.store, TrainableStore) and self.parts is None else None
+        return self.store if isinstance(self.store, EmbeddingStore) and self.parts is None else None
 
     @property
-    def stored_rows(self) -> str:
-        """What the first layer does with rows that no pass writes as a matrix; empty if it takes a matrix.
+    def stored_rows(self) -> str | None:
+        """What the first layer does with rows that no pass writes as a matrix; None if it takes a matrix.
 
         This depends on the paradigm, the model's first layer, the kernels, and where rows are held. If all targets are
         one batch, its matrix is kept for all epochs.
@@ -95,7 +95,7 @@ class Job:
         size = self.experiment.train.batch_size
         several = size is not None and size < self.task.targets().numel()
         takes = several and self.parts is None and self.experiment.paradigm.reads_stored_rows
-        return self.store.stored if takes and self.model.reads_stored() else ""
+        return self.store.stored if takes and self.model.reads_stored() else None
 
     @property
     def graph(self) -> Graph:

@@ -37,7 +37,7 @@ PRELOADED = (
     "torch.fx.experimental.symbolic_shapes",
 )
 # torch's compiler. Ranks need it only for an optimizer of the user, or for one that torch has decorated in another way
-# (`gnnexp.experiment.eager`). Importing it takes as long as importing torch.
+# (`gnnexp.components.eager`). Importing it takes as long as importing torch.
 _COMPILER = "torch._dynamo"
 
 
@@ -87,8 +87,8 @@ def learn(lesson: str) -> None:
 
 def _run(run_dir: Path, environment: Environment, started: list[PhaseTimer], heartbeat: Heartbeat) -> str:
     """Train; returns who asked the run to stop, empty if it is finished."""
+    from gnnexp.components.facts import GraphFacts
     from gnnexp.experiment.build import experiment_of
-    from gnnexp.experiment.plan import GraphFacts
     from gnnexp.paradigms.external.paradigm import External
     from gnnexp.provenance.code import code_of_config
     from gnnexp.record.records import EpochLog

@@ -352,7 +352,7 @@ def test_partition_and_info(workplace: Path, capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.slow
 def test_a_users_own_component_in_the_current_folder(workplace: Path) -> None:
-    code = "from gnnexp.feature_stores.local import LocalStore\nclass Mine(LocalStore): ...\n"
+    code = "from gnnexp.feature_stores.local import LocalOptions\nclass Mine(LocalOptions): ...\n"
     (workplace / "mine.py").write_text(code)
     (workplace / "conf" / "feature_store").mkdir(parents=True)
     (workplace / "conf" / "feature_store" / "mine.yaml").write_text("_target_: mine.Mine\n")

@@ -13,7 +13,7 @@ from run_folder import write_epochs, write_job, write_result
 
 from gnnexp.cli.console import EpochPrinter, make_console
 from gnnexp.cli.running import execute
-from gnnexp.experiment.schema import HardwareConfig
+from gnnexp.components.schema import HardwareConfig
 from gnnexp.launchers.base import Launcher, Outcome
 
 HARDWARE = HardwareConfig(workers=1, max_restarts=3)

@@ -114,7 +114,7 @@ def _files_of(names: Iterable[str]) -> set[Path]:
 def test_what_is_blocked_is_missing_in_every_process() -> None:
     """The test above would also pass where nothing is blocked."""
     code = (
-        "from gnnexp.experiment.packages import is_installed; import importlib, subprocess, sys\n"
+        "from gnnexp.components.packages import is_installed; import importlib, subprocess, sys\n"
         f"for name in {BLOCKED!r}.split(','):\n"
         "    assert not is_installed(name)\n"
         "    try: importlib.import_module(name)\n"

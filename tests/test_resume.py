@@ -23,22 +23,22 @@ PARADIGMS: dict[str, dict[str, Any]] = {
     "data_parallel": {"paradigm": {"_target_": "gnnexp.paradigms.data_parallel.DataParallel"}},
     "partitioned": {
         "paradigm": {"_target_": "gnnexp.paradigms.data_parallel.DataParallel", "assign": "owner"},
-        "feature_store": {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"},
+        "feature_store": {"_target_": "gnnexp.feature_stores.partitioned.PartitionedOptions"},
         "sampler": {"topology": "partitioned", "threads": 1, "prefetch": 2},
     },
     "split_parallel": {"paradigm": {"_target_": "gnnexp.paradigms.split_parallel.SplitParallel"}},
     "push_pull": {
         "paradigm": {"_target_": "gnnexp.paradigms.push_pull.PushPull"},
-        "feature_store": {"_target_": "gnnexp.feature_stores.sliced.SlicedStore"},
+        "feature_store": {"_target_": "gnnexp.feature_stores.sliced.SlicedOptions"},
     },
     # Rows that are trained lie elsewhere on another number of ranks, by owner or by columns.
     "split_embedding": {
         "paradigm": {"_target_": "gnnexp.paradigms.split_parallel.SplitParallel"},
-        "feature_store": {"_target_": "gnnexp.feature_stores.embedding.EmbeddingStore", "dim": 7},
+        "feature_store": {"_target_": "gnnexp.feature_stores.embedding.EmbeddingOptions", "dim": 7},
     },
     "push_pull_embedding": {
         "paradigm": {"_target_": "gnnexp.paradigms.push_pull.PushPull"},
-        "feature_store": {"_target_": "gnnexp.feature_stores.embedding.SlicedEmbeddingStore", "dim": 7},
+        "feature_store": {"_target_": "gnnexp.feature_stores.embedding.SlicedEmbeddingOptions", "dim": 7},
     },
 }
 REFERENCE = {"paradigm": {"_target_": "gnnexp.paradigms.dgl_reference.DGLReference"}}

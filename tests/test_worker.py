@@ -23,7 +23,7 @@ before, threads = set(sys.modules), threading.active_count()
 import gnnexp.training.train, gnnexp.record.failure, gnnexp.record.heartbeat
 from gnnexp.training.assemble import assemble
 import torch
-from gnnexp.experiment.eager import eager
+from gnnexp.components.eager import eager
 eager(torch.optim.Adam)([torch.zeros(1)])
 print(threads, sorted(set(sys.modules) - before))
 """

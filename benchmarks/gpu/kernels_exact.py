@@ -18,8 +18,8 @@ from benchmarks.gpu.report import ERROR, Row
 from benchmarks.gpu.stage import Stage
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import Environment
-from gnnexp.feature_stores.local import LocalStore
-from gnnexp.feature_stores.static_cache import StaticCache
+from gnnexp.feature_stores.local import LocalOptions
+from gnnexp.feature_stores.static_cache import StaticCacheOptions
 from gnnexp.graph.block import Block, by_relation
 from gnnexp.graph.shard import Shard
 from gnnexp.measure.phases import PhaseTimer
@@ -152,7 +152,9 @@ def _topology(word: str, block: Block, there: Block) -> Row:
 def _over_the_link(name: str, device: torch.device, cached: bool, narrow: bool) -> Row:
     """Rows of a store whose kernel reads pinned host memory, and a cache: equal to the bit."""
     graph = nasty_graph()
-    store = LocalStore(tier="uva", cache=StaticCache(0.3) if cached else None, dtype="bfloat16" if narrow else None)
+    store = LocalOptions(
+        tier="uva", cache=StaticCacheOptions(0.3) if cached else None, dtype="bfloat16" if narrow else None
+    ).make()
     store.setup(Shard(graph), torch.float32, device, Communicator(Environment(), PhaseTimer(), device))
     ids = torch.arange(graph.num_nodes).flip(0).repeat(3)
     found, features = store.read(ids), graph.features

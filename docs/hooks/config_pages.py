@@ -10,11 +10,11 @@ from typing import Any
 from config_files import ConfigFile, value_text
 from meanings import meanings, summary
 
+from gnnexp.components.locate import locate
+from gnnexp.components.schema import HardwareConfig, TrainConfig
+from gnnexp.components.signature import TARGET, Parameter, describe, parameters_of, parameters_of_dataclass
 from gnnexp.config.folders import product_folder
-from gnnexp.experiment.locate import locate
 from gnnexp.experiment.optimization import PARTIAL
-from gnnexp.experiment.schema import HardwareConfig, TrainConfig
-from gnnexp.experiment.signature import TARGET, Parameter, describe, parameters_of, parameters_of_dataclass
 
 # Groups whose keys are a dataclass's, not a component's.
 # Characters of a text that is read rather than typed: where a machine's figures are from.

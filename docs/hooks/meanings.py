@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from gnnexp.experiment.locate import locate
+from gnnexp.components.locate import locate
 
 ELSEWHERE = re.compile(r"^as in `(?P<target>gnnexp[\w.]+)`\.?$")
 ENTRY = re.compile(r"^ {4}(?P<names>[\w*]+(?:, *[\w*]+)*): (?P<text>.*)$")

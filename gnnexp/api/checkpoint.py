@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from gnnexp.api.record import best_of
+from gnnexp.components.eager import eager
 from gnnexp.errors import DataError, Problem
-from gnnexp.experiment.eager import eager
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.feature_stores.trainable import TrainableStore
+from gnnexp.feature_stores.embedding import EmbeddingStore
 from gnnexp.models.model import Model
 from gnnexp.record.records import read_epochs
 from gnnexp.training.checkpoint import Checkpoint, latest_checkpoint, open_checkpoint
@@ -89,7 +89,7 @@ def restore_values(found: Checkpoint, model: Model, experiment: Experiment) -> N
         raise _misfit(found, "parameters", error) from None
 
 
-def restore_rows(found: Checkpoint, store: TrainableStore) -> None:
+def restore_rows(found: Checkpoint, store: EmbeddingStore) -> None:
     """Copy the trained rows of all ranks to `store`, which holds all rows.
 
     Raises:

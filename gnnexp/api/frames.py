@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from gnnexp.components.packages import is_installed
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.packages import is_installed
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -8,12 +8,12 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from gnnexp.components.texts import hydra_text
 from gnnexp.datasets.formats.dataset import ForeignDataset
 from gnnexp.datasets.formats.foreign import Foreign
 from gnnexp.datasets.formats.in_memory import InMemory
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import build
-from gnnexp.experiment.texts import hydra_text
 from gnnexp.files.cache import cache_root
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.format import open_graph

@@ -18,8 +18,8 @@ from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import Environment
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import Drawn, Plan
-from gnnexp.feature_stores.local import LocalStore
-from gnnexp.feature_stores.trainable import TrainableStore
+from gnnexp.feature_stores.embedding import EmbeddingStore
+from gnnexp.feature_stores.local import LocalOptions
 from gnnexp.files.disk import in_words, writing
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
@@ -53,7 +53,7 @@ class Parts:
     base: Model
     evaluated: Model
     task: Task
-    rows: TrainableStore | None
+    rows: EmbeddingStore | None
     device: torch.device
 
     def evaluation_model(self) -> Model:
@@ -150,7 +150,7 @@ def _job(parts: Parts, graph: Graph, folder: Path) -> Job:
     environment = Environment(host=platform.node())
     comm = Communicator(environment, timer, parts.device)
     shard = Shard(graph, needs=model.needs)
-    store = LocalStore() if parts.rows is None else parts.rows
+    store = LocalOptions().make() if parts.rows is None else parts.rows
     tier = DeviceTier(parts.device, timer, reads_transpose=backend.reads_transpose, constants=backend.constants)
     return Job(
         parts.experiment,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from gnnexp.api.frames import check_package, make_frame
 from gnnexp.api.record import figures_of
+from gnnexp.components.signature import nearest
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.signature import nearest
 from gnnexp.record.runs import MACHINE, RUNS, Run, find_runs
 
 if TYPE_CHECKING:

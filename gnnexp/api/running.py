@@ -16,8 +16,8 @@ from gnnexp.cli.kernels import place_kernels
 from gnnexp.cli.main import check_here
 from gnnexp.cli.running.execute import execute
 from gnnexp.cli.running.prepare import checked
+from gnnexp.components.packages import check_commands
 from gnnexp.errors import ConfigError, Problem, RunError
-from gnnexp.experiment.packages import check_commands
 from gnnexp.files.disk import in_words
 from gnnexp.launchers.base import Launchers, Outcome
 from gnnexp.launchers.parent import import_from_here

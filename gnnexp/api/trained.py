@@ -20,12 +20,13 @@ from gnnexp.cli.commands.resume import refuse_imported
 from gnnexp.cli.listing.runs import read_job
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import Environment
+from gnnexp.components.locate import target_of
 from gnnexp.datasets.reading.names import Names, names_of
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import experiment_of, read
-from gnnexp.experiment.experiment import Experiment, target_of
+from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import as_seen
-from gnnexp.feature_stores.trainable import TrainableStore
+from gnnexp.feature_stores.embedding import EmbeddingStore
 from gnnexp.files.cache import cache_root
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
@@ -288,7 +289,7 @@ def _parts(experiment: Experiment, graph: Graph, found: Checkpoint, device: torc
     model.decoder = task.decoder(graph.num_classes, seed=seed, dtype=dtype, device=device)
     restore_values(found, model, experiment)
     rows = experiment.feature_store.make()
-    if not isinstance(rows, TrainableStore):
+    if not isinstance(rows, EmbeddingStore):
         return Parts(experiment, model, _evaluated(experiment, model), task, None, device)
     rows.setup(Shard(graph), dtype, torch.device("cpu"), Communicator(Environment(), PhaseTimer(), torch.device("cpu")))
     rows.begin(experiment.optimizer, seed)

@@ -9,11 +9,11 @@ from typing import Any
 
 from gnnexp.cli.commands.completion import SHELLS, script
 from gnnexp.cli.output import Answer
+from gnnexp.components.signature import unknown
 from gnnexp.config.compose import Composed
 from gnnexp.config.composition import composed_by_hydra, hydra_of, in_problems
 from gnnexp.config.folders import find_folders
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.signature import unknown
 
 
 def show(options: argparse.Namespace) -> Answer:

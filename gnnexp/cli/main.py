@@ -573,7 +573,7 @@ def _lazy(name: str, function: str = "main") -> Callable[[argparse.Namespace], i
 
         from gnnexp.cli.kernels import place_kernels
         from gnnexp.cli.main import check_here
-        from gnnexp.experiment.packages import check_commands
+        from gnnexp.components.packages import check_commands
 
         check_commands()
         if name in _COMPUTING:

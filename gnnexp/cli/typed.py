@@ -6,12 +6,12 @@ import argparse
 from collections.abc import Sequence
 from typing import NoReturn
 
+from gnnexp.components.signature import nearest
 from gnnexp.config.compose import draft
 from gnnexp.config.folders import find_folders
 from gnnexp.config.hints import elsewhere, lines_of
 from gnnexp.config.overrides import further_keys
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.signature import nearest
 
 _SLIP = 0.8
 

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gnnexp.components.signature import nearest, unknown
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.signature import nearest, unknown
 from gnnexp.files.foreign_yaml import ALLOWED, MAX_BYTES, excess_of
 from gnnexp.files.regular import is_folder, read_limited
 

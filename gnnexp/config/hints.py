@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+from gnnexp.components.locate import located
+from gnnexp.components.signature import TARGET, nearest, parameters_of, unknown
 from gnnexp.config.folders import ConfigFolders, product_sweeps
 from gnnexp.config.meant import meant
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.locate import located
-from gnnexp.experiment.signature import TARGET, nearest, parameters_of, unknown
 from gnnexp.files.regular import is_folder
 
 # Options by which a choice is published under several names. A name comes before the shape of a generated graph.

@@ -8,14 +8,14 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from gnnexp.components.schema import HardwareConfig, TrainConfig
+from gnnexp.components.signature import nearest, one_of, parameters_of_dataclass, unknown
 from gnnexp.config.composition import parsed_by_hydra
 from gnnexp.config.folders import ConfigFolders, find_folders
 from gnnexp.config.hints import SLIP, elsewhere, lines_of, no_override, unknown_choice
 from gnnexp.config.meant import meant
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import keys_of
-from gnnexp.experiment.schema import HardwareConfig, TrainConfig
-from gnnexp.experiment.signature import nearest, one_of, parameters_of_dataclass, unknown
 from gnnexp.provenance.older import GONE, KEYS
 
 if TYPE_CHECKING:

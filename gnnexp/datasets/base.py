@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnnexp.components.signature import decisive
 from gnnexp.datasets.reading.checksums import FIX, LARGEST, Origin, differing, origin_of
 from gnnexp.datasets.reading.names import Names
 from gnnexp.errors import DataError, Findings, Problem
-from gnnexp.experiment.signature import decisive
 from gnnexp.files.regular import is_file, open_regular
 from gnnexp.graph.build import CscArrays, build_graph
 from gnnexp.graph.graph import Graph, Splits

@@ -10,10 +10,10 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from gnnexp.components.packages import missing_package
 from gnnexp.datasets.base import Dataset, checked
 from gnnexp.datasets.splits.split import check_fractions, given_split, random_split
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.experiment.packages import missing_package
 from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph, Splits
 

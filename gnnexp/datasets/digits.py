@@ -11,10 +11,10 @@ from typing import Literal
 import numpy as np
 import torch
 
+from gnnexp.components.packages import missing_package
 from gnnexp.datasets.base import VertexDataset
 from gnnexp.datasets.splits.split import check_fractions, random_split
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.experiment.packages import missing_package
 from gnnexp.graph.graph import Graph
 
 _NUM_IMAGES, _NUM_PIXELS, _NUM_CLASSES = 1797, 64, 10

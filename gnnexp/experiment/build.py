@@ -14,11 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from gnnexp.components.locate import component, located, not_of_kind
+from gnnexp.components.schema import PREFLIGHT, HardwareConfig, Links, TrainConfig
+from gnnexp.components.signature import TARGET, nearest, parameters_of, parameters_of_dataclass, unknown
 from gnnexp.errors import ConfigError, DataError, Problem, ProblemsError, unique
 from gnnexp.experiment.check import check_choices, check_fanouts, check_ranges
 from gnnexp.experiment.experiment import Choice, Experiment
 from gnnexp.experiment.kinds import COMPONENTS, LAUNCHER, STAND_INS, kind_of
-from gnnexp.experiment.locate import component, located, not_of_kind
 from gnnexp.experiment.optimization import (
     DEFAULT,
     LATER,
@@ -30,9 +32,7 @@ from gnnexp.experiment.optimization import (
     schedule_of,
 )
 from gnnexp.experiment.resolved import Resolved
-from gnnexp.experiment.schema import PREFLIGHT, HardwareConfig, Links, TrainConfig
 from gnnexp.experiment.shape import check_fields, check_node, is_node, kinds_of, options_in
-from gnnexp.experiment.signature import TARGET, nearest, parameters_of, parameters_of_dataclass, unknown
 from gnnexp.measure.marks import MEASURES
 from gnnexp.provenance.code import remember_own
 from gnnexp.provenance.older import as_today, name_today
@@ -259,7 +259,7 @@ def _composed(config: Mapping[str, Any], made: Mapping[str, Any], wrong: Collect
         dataset=made["dataset"],
         partitioner=made["partitioner"],
         sampler=choice("sampler"),
-        feature_store=choice("feature_store"),
+        feature_store=made["feature_store"],
         model=choice("model"),
         task=choice("task"),
         paradigm=made["paradigm"],

@@ -6,15 +6,16 @@ import math
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
+from gnnexp.components.locate import target_of
+from gnnexp.components.schema import MOST_COUNTED, WARM_UP_STEPS, HardwareConfig, TrainConfig
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.kinds import LAUNCHER
 from gnnexp.experiment.optimization import schedule_length
-from gnnexp.experiment.schema import MOST_COUNTED, WARM_UP_STEPS, HardwareConfig, TrainConfig
 from gnnexp.measure.merit import lower_is_better
 
 if TYPE_CHECKING:  # they import torch and numba, which reports and the composition do not need
-    from gnnexp.experiment.plan import GraphFacts
+    from gnnexp.components.facts import GraphFacts
     from gnnexp.graph.graph import Graph
 
 # A fix with more fanouts than this would not be readable.
@@ -173,15 +174,15 @@ def check_fanouts(experiment: Experiment) -> list[Problem]:
 
 def check_choices(experiment: Experiment, groups: Collection[str]) -> list[Problem]:
     """Conflicts with other choices that the components of `groups` report."""
-    judges = {
-        "model": experiment.model.options.check,
-        "sampler": experiment.sampler.options.check,
-        "feature_store": experiment.feature_store.options.check,
-        "paradigm": experiment.paradigm.check,
-        "partitioner": experiment.partitioner.check,
-        LAUNCHER: experiment.launcher.check,
+    judges: dict[str, Callable[[], list[Problem]]] = {
+        "model": lambda: experiment.model.options.check(experiment),
+        "sampler": lambda: experiment.sampler.options.check(experiment),
+        "feature_store": lambda: experiment.feature_store.check(experiment.setting),
+        "paradigm": lambda: experiment.paradigm.check(experiment),
+        "partitioner": lambda: experiment.partitioner.check(experiment),
+        LAUNCHER: lambda: experiment.launcher.check(experiment),
     }
-    found = [problem for group, check in judges.items() if group in groups for problem in check(experiment)]
+    found = [problem for group, check in judges.items() if group in groups for problem in check()]
     return [
         *found,
         *_check_trace(experiment),
@@ -230,11 +231,11 @@ def _check_capture(experiment: Experiment) -> list[Problem]:
         found.append(
             Problem("task", task.target, "every step has other links, and train.cuda_graph repeats one step", plain)
         )
-    if store.options.trainable:
+    if store.trained_columns is not None:
         found.append(
             Problem(
                 "feature_store",
-                store.target,
+                target_of(store),
                 "trained rows are read again in every step, and train.cuda_graph repeats one step",
                 plain,
             )
@@ -306,7 +307,7 @@ def check_data(experiment: Experiment, graph: Graph, facts: GraphFacts) -> list[
         *problems,
         *check_schedule(experiment, facts),
         *experiment.task.options.check(graph),
-        *experiment.feature_store.options.check_data(experiment, facts),
+        *experiment.feature_store.check_data(experiment.setting, facts),
         *experiment.model.options.check_data(experiment, facts),
         *experiment.paradigm.plan(experiment, facts).problems,
     ]

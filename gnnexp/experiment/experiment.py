@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
+from gnnexp.components.optimizer import OptimizerChoice
+from gnnexp.components.schema import HardwareConfig, TrainConfig
+from gnnexp.components.setting import Setting
+from gnnexp.errors import Refusal
 from gnnexp.experiment.resolved import Resolved
-from gnnexp.experiment.schema import HardwareConfig, TrainConfig
 from gnnexp.measure.marks import Measure
 
 if TYPE_CHECKING:
@@ -15,7 +19,7 @@ if TYPE_CHECKING:
     from torch.optim.lr_scheduler import LRScheduler
 
     from gnnexp.datasets.base import Dataset
-    from gnnexp.feature_stores.base import FeatureStore
+    from gnnexp.feature_stores.base import FeatureStoreOptions
     from gnnexp.launchers.base import Launcher
     from gnnexp.models.model import Model
     from gnnexp.paradigms.base import Paradigm
@@ -81,11 +85,11 @@ class Experiment:
     dataset: Dataset
     partitioner: Partitioner
     sampler: Choice[Sampler]
-    feature_store: Choice[FeatureStore]
+    feature_store: FeatureStoreOptions
     model: Choice[Model]
     task: Choice[Task]
     paradigm: Paradigm
-    optimizer: Choice[Optimizer]
+    optimizer: OptimizerChoice
     schedule: Schedule | None
     train: TrainConfig
     hardware: HardwareConfig
@@ -104,7 +108,22 @@ class Experiment:
         """Number of ranks on all machines."""
         return self.hardware.num_ranks
 
-
-def target_of(component: object) -> str:
-    """The dotted name of a component's class, for messages."""
-    return f"{type(component).__module__}.{type(component).__qualname__}"
+    @cached_property
+    def setting(self) -> Setting:
+        """What the options of sampler, feature store, model and task may know of the other choices."""
+        paradigm, model = self.paradigm, self.model.options
+        why_not_sampled, why_not_rounded = paradigm.samples_on_host(self), paradigm.passes_float32(self)
+        return Setting(
+            train=self.train,
+            hardware=self.hardware,
+            optimizer=self.optimizer,
+            ranks_together=paradigm.ranks_together(self),
+            reads_rows_on_gpu=paradigm.reads_rows_on_gpu,
+            reads_narrow_rows=paradigm.reads_narrow_rows,
+            sampling_on_gpu=Refusal(why_not_sampled) if why_not_sampled else None,
+            rounded_rows=Refusal(why_not_rounded) if why_not_rounded else None,
+            kernel=str(getattr(model, "kernel", "auto")),
+            edge_identity=model.needs.edge_identity,
+            scales=self.sampler.options.scales,
+            sampler=self.sampler.target,
+        )

@@ -14,7 +14,7 @@ KINDS = {
     "dataset": "gnnexp.datasets.base.Dataset",
     "partitioner": "gnnexp.partitioners.base.Partitioner",
     "sampler": "gnnexp.samplers.base.Sampler",
-    "feature_store": "gnnexp.feature_stores.base.FeatureStore",
+    "feature_store": "gnnexp.feature_stores.base.FeatureStoreOptions",
     "model": "gnnexp.models.model.Model",
     "task": "gnnexp.tasks.base.Task",
     "paradigm": "gnnexp.paradigms.base.Paradigm",

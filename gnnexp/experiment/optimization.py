@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from gnnexp.components.eager import class_of, eager
+from gnnexp.components.locate import component
+from gnnexp.components.optimizer import OptimizerChoice
+from gnnexp.components.signature import TARGET, Parameter, check_keys, parameters_of
 from gnnexp.errors import Problem
-from gnnexp.experiment.eager import class_of, eager
-from gnnexp.experiment.experiment import Choice, Schedule
-from gnnexp.experiment.locate import component
-from gnnexp.experiment.resolved import Resolved
+from gnnexp.experiment.experiment import Schedule
 from gnnexp.experiment.shape import check_value, is_node
-from gnnexp.experiment.signature import TARGET, Parameter, check_keys, parameters_of
 
 if TYPE_CHECKING:  # commands that only read records import this module: they do not wait for torch
     import torch
@@ -39,10 +39,10 @@ _OWN = {
 }
 
 
-def optimizer_of(node: Mapping[str, Any]) -> Choice[Optimizer]:
-    """The choice of optimizer in a checked mapping. Its `options` are an optimizer of one small parameter."""
+def optimizer_of(node: Mapping[str, Any]) -> OptimizerChoice:
+    """The choice of optimizer in a checked mapping. Its `trial` is an optimizer of one small parameter."""
     make = partial(_made_eager(node), **_options(node))
-    return Choice(str(node[TARGET]), make([_parameter()]), Resolved(node), make)
+    return OptimizerChoice(str(node[TARGET]), make([_parameter()]), make)
 
 
 def schedule_of(node: Mapping[str, Any] | None) -> Schedule | None:
@@ -75,12 +75,12 @@ def check_optimization(optimizer: object, scheduler: object) -> list[Problem]:
         return problems
     wrong = _check_schedule(SCHEDULER, scheduler)
     if not problems and not wrong:
-        made = optimizer_of(cast("Mapping[str, Any]", optimizer)).options
+        made = optimizer_of(cast("Mapping[str, Any]", optimizer)).trial
         wrong = _tried(SCHEDULER, scheduler, lambda node: _stepped(cast("Schedule", schedule_of(node)).make(made)))
     return problems + wrong
 
 
-def entries_of(choice: Choice[Optimizer]) -> int:
+def entries_of(choice: OptimizerChoice) -> int:
     """Number of state tensors of a parameter's size that an optimizer has per parameter: Adam 2, plain SGD 0."""
     import torch
 
@@ -92,17 +92,17 @@ def entries_of(choice: Choice[Optimizer]) -> int:
     return sum(isinstance(value, torch.Tensor) and value.shape == parameter.shape for value in kept)
 
 
-def schedule_length(optimizer: Choice[Optimizer], schedule: Schedule) -> int | None:
+def schedule_length(optimizer: OptimizerChoice, schedule: Schedule) -> int | None:
     """After how many steps a schedule ends with an error, as `OneCycleLR` does; None: it never ends."""
     length: int | None = getattr(schedule.make(optimizer.make([_parameter()])), "total_steps", None)
     return length
 
 
-def is_elementwise(choice: Choice[Optimizer]) -> bool:
+def is_elementwise(choice: OptimizerChoice) -> bool:
     """Whether an optimizer treats each element separately, so that a slice of a parameter can be stepped alone."""
     from torch import optim
 
-    return class_of(choice.options) in (
+    return class_of(choice.trial) in (
         optim.Adam,
         optim.AdamW,
         optim.NAdam,

@@ -11,10 +11,10 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from gnnexp.experiment.locate import locate
-from gnnexp.experiment.schema import HardwareConfig, TrainConfig
+from gnnexp.components.locate import locate
+from gnnexp.components.schema import HardwareConfig, TrainConfig
+from gnnexp.components.signature import TARGET, decisive, parameters_of
 from gnnexp.experiment.shape import is_node, kinds_of, options_in
-from gnnexp.experiment.signature import TARGET, decisive, parameters_of
 from gnnexp.provenance.code import Code
 from gnnexp.provenance.names import name_of, version_of
 from gnnexp.provenance.recorded import RESULT_VERSION

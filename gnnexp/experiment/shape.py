@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
 from typing import Any, TypeGuard
 
-from gnnexp.errors import Problem
-from gnnexp.experiment.locate import component
-from gnnexp.experiment.signature import (
+from gnnexp.components.locate import component
+from gnnexp.components.signature import (
     TARGET,
     Parameter,
     check_keys,
@@ -16,6 +15,7 @@ from gnnexp.experiment.signature import (
     parameters_of,
     parameters_of_dataclass,
 )
+from gnnexp.errors import Problem
 
 
 def options_in(value: object, kinds: tuple[type, ...]) -> type | None:

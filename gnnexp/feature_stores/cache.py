@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, final, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator
+from gnnexp.components.facts import GraphFacts
+from gnnexp.components.setting import Setting
 from gnnexp.errors import ConfigError, Problem, RunError
-from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import GraphFacts
 from gnnexp.feature_stores.rows import RowForm, take_rows
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows, row_nbytes
@@ -33,52 +33,57 @@ _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 
 _SIZE = re.compile(r"([0-9.]+)\s*([A-Za-z]+)")
 
 
-class FeatureCache(ABC):
-    """Holds some rows in the device tier. The store fetches only the rows that the cache does not hold.
-
-    Args:
-        capacity: per rank: rows (int), a fraction of all rows (float in (0, 1]), or bytes (`512MiB`).
-        policy: what makes a row hot.
-        epochs: number of epochs to pre-sample for the policy `frequency`.
-        more: problems with the options of a subclass.
+class CacheOptions(ABC):
+    """The options of a cache. The launcher checks them, and each rank makes its `FeatureCache` of them.
 
     Attributes:
         version: raised when the same options give other results or counts, or a default changes (CONTRIBUTING.md).
+        capacity: per rank: rows (int), a fraction of all rows (float in (0, 1]), or bytes (`512MiB`).
+        policy: what makes a row hot.
+        epochs: number of epochs to pre-sample for the policy `frequency`.
     """
 
     version: ClassVar[int] = 1
-    origins: tuple[str, ...] = ("local",)
-    communicates = False
-    peer_access: PeerAccess | None = None  # kernels that look ids up, read peers' rows, and count what they find
+    capacity: Capacity
+    policy: Policy
+    epochs: int
 
-    def __init__(self, capacity: Capacity, policy: Policy, epochs: int, more: Sequence[Problem] = ()) -> None:
-        problems = list(more)
-        if epochs < 1:
+    def __post_init__(self) -> None:
+        ConfigError.raise_all(self.problems())
+
+    def problems(self) -> list[Problem]:
+        """Options outside of their ranges."""
+        problems = []
+        if self.epochs < 1:
             problems.append(
-                Problem("feature_store.cache.epochs", epochs, "must be at least 1", "feature_store.cache.epochs=10")
+                Problem(
+                    "feature_store.cache.epochs", self.epochs, "must be at least 1", "feature_store.cache.epochs=10"
+                )
             )
-        if not _valid(capacity):
+        if not _is_capacity(self.capacity):
             problems.append(
                 Problem(
                     "feature_store.cache.capacity",
-                    capacity,
+                    self.capacity,
                     "rows (10000), a fraction in (0, 1] (0.25) or bytes (512MiB)",
                     "feature_store.cache.capacity=0.25",
                 )
             )
-        if policy not in get_args(Policy):
+        if self.policy not in get_args(Policy):
             problems.append(
                 Problem(
                     "feature_store.cache.policy",
-                    policy,
+                    self.policy,
                     f"must be one of: {', '.join(get_args(Policy))}",
                     "feature_store.cache.policy=degree",
                 )
             )
-        ConfigError.raise_all(problems)
-        self.capacity, self.policy, self.epochs = capacity, policy, epochs
-        self.pool = Pool()
-        self.counts = Counts()
+        return problems
+
+    @property
+    def communicates(self) -> bool:
+        """Whether a read is a collective call of all ranks."""
+        return False
 
     @property
     def needs_partition(self) -> bool:
@@ -86,21 +91,21 @@ class FeatureCache(ABC):
         return False
 
     @property
-    def needs_presampling(self) -> bool:
-        """Whether the contents follow the frequencies of pre-sampled epochs."""
-        return self.policy == "frequency"
+    @final
+    def presampled_epochs(self) -> int:
+        """Number of epochs to pre-sample: 0 unless the contents follow the frequencies of such epochs."""
+        return self.epochs if self.policy == "frequency" else 0
 
-    def check(self, experiment: Experiment) -> list[Problem]:
-        """Conflicts with other choices of the experiment."""
+    def check(self, setting: Setting) -> list[Problem]:
+        """Conflicts with other choices of the run."""
         return []
 
-    def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
-        """The cache must fit into `hardware.device_memory`, if that is set."""
-        budget = experiment.hardware.device_memory
+    def check_data(self, setting: Setting, facts: GraphFacts, row_bytes: int) -> list[Problem]:
+        """The cache must fit into `hardware.device_memory`, if that is set. `row_bytes` are those of a held row."""
+        budget = setting.hardware.device_memory
         if budget is None or not facts.has_features:
             return []
-        row_bytes = experiment.feature_store.options.row_bytes(facts, getattr(torch, experiment.train.dtype).itemsize)
-        needed = row_bytes * min(self.rows(facts.num_nodes, row_bytes), self.most_rows(experiment, facts))
+        needed = row_bytes * self.held_rows(setting, facts, row_bytes)
         if needed <= budget:
             return []
         return [
@@ -112,10 +117,16 @@ class FeatureCache(ABC):
             )
         ]
 
-    def most_rows(self, experiment: Experiment, facts: GraphFacts) -> int:
+    def most_rows(self, setting: Setting, facts: GraphFacts) -> int:
         """Upper bound of the rows that a rank holds, for any capacity."""
         return facts.num_nodes
 
+    @final
+    def held_rows(self, setting: Setting, facts: GraphFacts, row_bytes: int) -> int:
+        """Number of rows that a rank holds."""
+        return min(self.rows(facts.num_nodes, row_bytes), self.most_rows(setting, facts))
+
+    @final
     def rows(self, num_nodes: int, row_bytes: int) -> int:
         """The capacity in rows, for a graph of `num_nodes` vertices and `row_bytes` bytes per row."""
         if isinstance(self.capacity, str):
@@ -123,6 +134,31 @@ class FeatureCache(ABC):
         else:
             wanted = int(self.capacity * num_nodes) if isinstance(self.capacity, float) else self.capacity
         return min(wanted, num_nodes)
+
+    @abstractmethod
+    def make(self) -> FeatureCache[Any]:
+        """The cache of a rank."""
+
+
+Chosen = TypeVar("Chosen", bound=CacheOptions)
+
+
+class FeatureCache(ABC, Generic[Chosen]):
+    """Holds some rows in the device tier. The store fetches only the rows that the cache does not hold.
+
+    Attributes:
+        origins: where rows come from, see `take_counts`.
+        communicates: whether a read is a collective call of all ranks.
+        peer_access: kernels that look ids up, read peers' rows, and count what they read; or None.
+    """
+
+    origins: tuple[str, ...] = ("local",)
+    communicates: bool
+    peer_access: PeerAccess | None = None
+
+    def __init__(self, options: Chosen) -> None:
+        self.options, self.communicates = options, options.communicates
+        self.counts, self.pool = Counts(), Pool()
 
     def setup(
         self, shard: Shard, form: RowForm, device: torch.device, comm: Communicator, *, direct: bool = False
@@ -135,13 +171,13 @@ class FeatureCache(ABC):
         assert shard.graph.features is not None
         self._comm, self._device = comm, device
         row_bytes = row_nbytes(shard.graph.features, form.itemsize)
-        chosen = self.choose(shard, self.rows(shard.graph.num_nodes, row_bytes))
+        chosen = self.choose(shard, self.options.rows(shard.graph.num_nodes, row_bytes))
         needed = chosen.numel() * row_bytes
         available = available_bytes(device)
         if needed > available:
             raise RunError(
                 f"the feature cache cannot be allocated: it needs {needed} bytes, {available} bytes are "
-                f"available on {device}; make feature_store.cache.capacity={self.capacity} smaller"
+                f"available on {device}; make feature_store.cache.capacity={self.options.capacity} smaller"
             )
         self._row_of = torch.full((shard.graph.num_nodes,), -1, dtype=torch.int32)
         self._row_of[chosen] = torch.arange(chosen.numel(), dtype=torch.int32)
@@ -166,6 +202,7 @@ class FeatureCache(ABC):
         """
         return None
 
+    @final
     def past(self, ids: Tensor, rows: Tensor) -> Tensor:
         """Rows of `ids` from the cache or from `rows` in host memory, by one kernel."""
         from gnnexp.kernels.cuda.fetch import fetch_rows
@@ -183,6 +220,7 @@ class FeatureCache(ABC):
     def read(self, ids: Tensor, fetch: Callable[[Tensor], Rows]) -> Rows:
         """Rows of `ids`. Rows that are not in the cache come from `fetch`."""
 
+    @final
     def nbytes(self) -> int:
         """Bytes of this rank's rows."""
         return self._held.nbytes
@@ -197,6 +235,7 @@ class FeatureCache(ABC):
         """The counters that `take_counts` reads."""
         return (self.counts,)
 
+    @final
     def count(self, origin: str, num_rows: int) -> None:
         """Count rows that needed no fetch."""
         self.counts.add({f"features_loaded_{origin}": num_rows})
@@ -205,6 +244,7 @@ class FeatureCache(ABC):
         """Rows served since the last call: `features_loaded_local` (own hits), `features_loaded_peer`."""
         return {f"features_loaded_{origin}": 0 for origin in self.origins} | self.counts.take()
 
+    @final
     def held_rows(self, rows: Tensor) -> Rows:
         """Cached rows at the positions `rows`."""
         return take_rows(self._held, rows, self.pool)
@@ -249,7 +289,7 @@ def parse_size(text: str) -> int:
     return int(float(found[1]) * _UNITS[found[2]])
 
 
-def _valid(capacity: object) -> bool:
+def _is_capacity(capacity: object) -> bool:
     if isinstance(capacity, str):
         try:
             return parse_size(capacity) > 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -18,13 +18,15 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gnnexp.comm.communicator import Communicator
+from gnnexp.components.eager import class_of, eager
+from gnnexp.components.facts import GraphFacts, Need
+from gnnexp.components.optimizer import OptimizerChoice
+from gnnexp.components.schema import MOST_COUNTED
+from gnnexp.components.setting import Setting
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.eager import class_of, eager
-from gnnexp.experiment.experiment import Choice, Experiment
-from gnnexp.experiment.schema import MOST_COUNTED
+from gnnexp.feature_stores.base import HELD, FeatureStore, FeatureStoreOptions, Share
 from gnnexp.feature_stores.routing import Routes, route, together
 from gnnexp.feature_stores.sliced import slice_bounds
-from gnnexp.feature_stores.trainable import TrainableStore
 from gnnexp.graph.shard import Shard
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.kernels.rows.gather import gather_rows
@@ -44,51 +46,60 @@ class _Read:
     answered: Tensor | None = None  # [b] positions of those rows among the held rows
 
 
-class EmbeddingStore(TrainableStore):
-    """The owner of a vertex holds its whole row. Without a partition, each rank holds an equal range of ids.
+@dataclass(frozen=True)
+class EmbeddingOptions(FeatureStoreOptions):
+    """The owner of a vertex holds its whole trained row. Without a partition, each rank holds an equal range of ids.
 
-    Args:
+    Trained rows change after every step, so they are not prefetched and not cached.
+
+    Attributes:
         dim: number of columns.
         scale: initial values are uniform in [-scale, scale); null for Xavier's sqrt(6 / (V + dim)).
         lr: learning rate of the rows; null for `optimizer.lr`.
     """
 
-    origins = ("host", "remote")
     communicates = True
 
-    def __init__(self, dim: int, scale: float | None = None, lr: float | None = None) -> None:
-        super().__init__(None)
+    dim: int
+    scale: float | None = None
+    lr: float | None = None
+
+    def __post_init__(self) -> None:
         wrong = []
-        if not 1 <= dim <= MOST_COUNTED:
+        if not 1 <= self.dim <= MOST_COUNTED:
             wrong.append(
                 Problem(
                     "feature_store.dim",
-                    dim,
+                    self.dim,
                     f"must be at least 1, and at most {MOST_COUNTED:,}",
                     "feature_store.dim=128",
                 )
             )
-        for name, value in (("scale", scale), ("lr", lr)):
-            if value is not None and not 0 < value < math.inf:
-                wrong.append(
-                    Problem(f"feature_store.{name}", value, "must be positive", f"set feature_store.{name}=null")
-                )
+        wrong += [
+            Problem(f"feature_store.{name}", value, "must be positive", f"set feature_store.{name}=null")
+            for name, value in (("scale", self.scale), ("lr", self.lr))
+            if value is not None and not 0 < value < math.inf
+        ]
         ConfigError.raise_all(wrong)
-        self.dim, self.scale, self.lr = dim, scale, lr
 
-    def check(self, experiment: Experiment) -> list[Problem]:
+    @property
+    def trained_columns(self) -> int:
+        """See `dim`."""
+        return self.dim
+
+    def check(self, setting: Setting) -> list[Problem]:
         """There must be one copy of every row, and the optimizer must be able to step single rows."""
         problems = []
-        if (together := experiment.paradigm.ranks_together(experiment)) != experiment.num_ranks:
+        if setting.ranks_together != setting.num_ranks:
             problems.append(
                 Problem(
                     "paradigm.group_size",
-                    together,
+                    setting.ranks_together,
                     "one rank holds each trained row, but each group needs its own copy",
                     "set paradigm.group_size=null",
                 )
             )
-        optimizer = experiment.optimizer
+        optimizer = setting.optimizer
         if row_optimizer(optimizer, nn.Parameter(torch.zeros(0, 1)), 1.0) is None:
             problems.append(
                 Problem(
@@ -101,6 +112,41 @@ class EmbeddingStore(TrainableStore):
             )
         return problems
 
+    def needs(self, facts: GraphFacts, row_bytes: int, share: Share) -> list[Need]:
+        """Rows and their two moments, doubled for gradients in transit, in case a step reads all rows."""
+        return [Need(HELD, "host", 6 * share.vertices * row_bytes // share.num_parts)]
+
+    def make(self) -> EmbeddingStore:
+        """The feature store of a rank."""
+        return EmbeddingStore(self)
+
+
+@dataclass(frozen=True)
+class SlicedEmbeddingOptions(EmbeddingOptions):
+    """Every rank holds some dimensions of all rows, as in push-pull. A rank's gradients are complete without others."""
+
+    slices = True
+    communicates = False
+
+    def make(self) -> SlicedEmbeddingStore:
+        """The feature store of a rank."""
+        return SlicedEmbeddingStore(self)
+
+
+class EmbeddingStore(FeatureStore[EmbeddingOptions]):
+    """Trained rows of the vertices that this rank owns.
+
+    Attributes:
+        is_shared: whether every rank has all gradients.
+        dims: the columns that this rank holds of its rows; `prepare` sets them.
+        optimizer: steps the rows; `begin` sets it.
+    """
+
+    origins = ("host", "remote")
+    is_shared = False
+    dims: slice
+    optimizer: Optimizer
+
     # --- placement -------------------------------------------------------------------------------------------------
     def prepare(self, shard: Shard) -> None:
         """Set the rows and columns that this rank holds."""
@@ -109,7 +155,7 @@ class EmbeddingStore(TrainableStore):
         self._ids = torch.from_numpy(np.flatnonzero(self._home == rank))
         self._row_of = torch.zeros(self._num_nodes, dtype=torch.int32)
         self._row_of[self._ids] = torch.arange(self._ids.numel(), dtype=torch.int32)
-        self.dims = slice(0, self.dim)
+        self.dims = slice(0, self.options.dim)
         self._reads: list[_Read] = []
 
     def _homes(self, shard: Shard) -> np.ndarray:
@@ -119,17 +165,18 @@ class EmbeddingStore(TrainableStore):
         bounds = slice_bounds(self._num_nodes, self._comm.size)
         return np.repeat(np.arange(self._comm.size, dtype=np.int32), np.diff(bounds))
 
-    def begin(self, optimizer: Choice[Optimizer], seed: int) -> None:
+    @final
+    def begin(self, optimizer: OptimizerChoice, seed: int) -> None:
         """Draw the initial rows from seed, vertex and column, and make their optimizer.
 
         The values do not depend on the rank that holds a row.
         """
-        bound = self.scale or math.sqrt(6 / (self._num_nodes + self.dim))
+        bound = self.options.scale or math.sqrt(6 / (self._num_nodes + self.options.dim))
         key = np.uint64(stream(seed, Purpose.INIT, 1 << 32))
         width = self.dims.stop - self.dims.start
         values = uniform_rows(key, self._ids.numpy(), self.dims.start, width, bound)
         self._table = nn.Parameter(torch.from_numpy(values).to(self._dtype))
-        made = row_optimizer(optimizer, self._table, self.lr or optimizer.options.defaults["lr"])
+        made = row_optimizer(optimizer, self._table, self.options.lr or optimizer.trial.defaults["lr"])
         assert made is not None, "see check"
         self.optimizer = made
 
@@ -156,6 +203,7 @@ class EmbeddingStore(TrainableStore):
         assert isinstance(delivered, Tensor)
         return delivered.requires_grad_()
 
+    @final
     def collect(self) -> None:
         """Send gradients of the rows read to their holders, who add them (1 round per read, tag `embeddings`)."""
         places, values = [], []
@@ -192,26 +240,31 @@ class EmbeddingStore(TrainableStore):
         back = self._comm.all_to_all(gradient[read.routes.foreign_places], read.routes.sent, read.asked, "embeddings")
         yield read.answered, back
 
+    @final
     def square_sum(self) -> Tensor:
         """Sum of squares of the gradients that this rank received in `collect`."""
         gradient = self._table.grad
         return self._table.new_zeros(()) if gradient is None else gradient.coalesce().values().square().sum()
 
+    @final
     def multiply(self, factor: Tensor) -> None:
         """Multiply the gradients that this rank received by a scalar, in place."""
         if self._table.grad is not None:
             self._table.grad.mul_(factor)
 
+    @final
     def update(self) -> None:
         """Step the rows that have a gradient."""
         self.optimizer.step()
         self._table.grad = None
 
+    @final
     def forget(self) -> None:
         """Drop the pending reads: their rows get no gradient."""
         self._reads.clear()
 
     # --- all of it -------------------------------------------------------------------------------------------------
+    @final
     def gather(self, out: Tensor, comm: Communicator) -> None:
         """Copy all rows into `out` `[V, dim]` on every rank, piece by piece (tag `evaluation`)."""
         for source in range(comm.size):
@@ -228,8 +281,9 @@ class EmbeddingStore(TrainableStore):
 
     def _placed(self, rank: int) -> tuple[Tensor, slice]:
         """Ids and columns of the rows that `rank` holds."""
-        return torch.from_numpy(np.flatnonzero(self._home == rank)), slice(0, self.dim)
+        return torch.from_numpy(np.flatnonzero(self._home == rank)), slice(0, self.options.dim)
 
+    @final
     def state_dict(self) -> dict[str, Any]:
         """Ids, first column, values and optimizer state of the rows that this rank holds."""
         return {
@@ -239,6 +293,7 @@ class EmbeddingStore(TrainableStore):
             "state": dict(self.optimizer.state.get(self._table, {})),
         }
 
+    @final
     def load_pieces(self, pieces: Iterable[Mapping[str, Any]]) -> None:
         """Load this rank's rows from the `state_dict` of all ranks. The number of ranks may have changed."""
         here = torch.zeros(self._num_nodes, dtype=torch.bool)
@@ -262,37 +317,19 @@ class EmbeddingStore(TrainableStore):
                 else:
                     state[name] = value
 
+    @final
     def nbytes(self) -> int:
         """Bytes of the rows that this rank holds."""
         return self._table.nbytes
 
+    @final
     def state_nbytes(self) -> int:
         """Bytes of the two moments that SparseAdam keeps; 0 with SGD."""
         return 2 * self.nbytes() * isinstance(self.optimizer, torch.optim.SparseAdam)
 
-    def held_bytes(self, all_rows: int, num_parts: int) -> int:
-        """Bytes of rows and their two moments, doubled for gradients in transit, in case a step reads all rows."""
-        return 6 * all_rows // num_parts
-
-
-def row_optimizer(choice: Choice[Optimizer], table: nn.Parameter, lr: float) -> Optimizer | None:
-    """An optimizer that steps only rows with a gradient, in the way of `choice`. None if there is no such optimizer.
-
-    Weight decay is not applied, because rows that no batch reads would need it too.
-    """
-    options = choice.options.defaults
-    if class_of(choice.options) is torch.optim.Adam and not options["amsgrad"] and not options["maximize"]:
-        return eager(torch.optim.SparseAdam)([table], lr=lr, betas=options["betas"], eps=options["eps"])
-    if class_of(choice.options) is torch.optim.SGD and not options["momentum"] and not options["maximize"]:
-        return eager(torch.optim.SGD)([table], lr=lr)
-    return None
-
 
 class SlicedEmbeddingStore(EmbeddingStore):
-    """Every rank holds some dimensions of all rows, as in push-pull. A rank's gradients are complete without others."""
-
-    slices = True
-    communicates = False
+    """A rank's dimensions of all trained rows."""
 
     def _homes(self, shard: Shard) -> np.ndarray:
         return np.full(self._num_nodes, self._comm.rank, np.int32)
@@ -300,7 +337,7 @@ class SlicedEmbeddingStore(EmbeddingStore):
     def prepare(self, shard: Shard) -> None:
         """Set the dimensions that this rank holds of all rows."""
         super().prepare(shard)
-        bounds = slice_bounds(self.dim, self._comm.size)
+        bounds = slice_bounds(self.options.dim, self._comm.size)
         self.dims = slice(bounds[self._comm.rank], bounds[self._comm.rank + 1])
 
     def fetch(self, ids: Tensor) -> Tensor:
@@ -322,5 +359,18 @@ class SlicedEmbeddingStore(EmbeddingStore):
         return flags > 0
 
     def _placed(self, rank: int) -> tuple[Tensor, slice]:
-        bounds = slice_bounds(self.dim, self._comm.size)
+        bounds = slice_bounds(self.options.dim, self._comm.size)
         return torch.arange(self._num_nodes), slice(bounds[rank], bounds[rank + 1])
+
+
+def row_optimizer(choice: OptimizerChoice, table: nn.Parameter, lr: float) -> Optimizer | None:
+    """An optimizer that steps only rows with a gradient, in the way of `choice`. None if there is no such optimizer.
+
+    Weight decay is not applied, because rows that no batch reads would need it too.
+    """
+    options = choice.trial.defaults
+    if class_of(choice.trial) is torch.optim.Adam and not options["amsgrad"] and not options["maximize"]:
+        return eager(torch.optim.SparseAdam)([table], lr=lr, betas=options["betas"], eps=options["eps"])
+    if class_of(choice.trial) is torch.optim.SGD and not options["momentum"] and not options["maximize"]:
+        return eager(torch.optim.SGD)([table], lr=lr)
+    return None

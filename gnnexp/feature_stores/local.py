@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.packages import missing_package
-from gnnexp.experiment.plan import GraphFacts
-from gnnexp.feature_stores.base import FeatureStore
-from gnnexp.feature_stores.cache import FeatureCache
+from gnnexp.components.facts import GraphFacts, Need
+from gnnexp.components.packages import missing_package
+from gnnexp.components.setting import Setting
+from gnnexp.errors import ConfigError, DataError, Problem, Refusal
+from gnnexp.feature_stores.base import HELD, FeatureStore, FeatureStoreOptions, Room, Share
+from gnnexp.feature_stores.cache import CacheOptions
 from gnnexp.feature_stores.rows import RowDtype, take_rows
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import InputRows, Rows, StoredRows
@@ -25,13 +26,14 @@ from gnnexp.tiers.pinned import pinned_array, registered_file
 Tier = Literal["host", "device", "uva", "mapped", "auto"]
 _UVA = "set feature_store.tier=uva"
 _SPARSE = "sparse features are assembled on the host"
-_ON_CPU = "the run is on the CPU"
+_ON_CPU = Refusal("the run is on the CPU")
 
 
-class LocalStore(FeatureStore):
-    """Reads rows of the whole feature matrix.
+@dataclass(frozen=True)
+class LocalOptions(FeatureStoreOptions):
+    """Every rank reads rows of the whole feature matrix.
 
-    Args:
+    Attributes:
         memory: `mapped` leaves the file in the page cache, shared by the machine's ranks; `ram` gives each rank its
             own copy.
         tier: where rows are read.
@@ -48,37 +50,31 @@ class LocalStore(FeatureStore):
             None: the run's dtype.
     """
 
-    def __init__(
-        self,
-        memory: Literal["mapped", "ram"] = "mapped",
-        tier: Tier = "host",
-        cache: FeatureCache | None = None,
-        dtype: RowDtype = None,
-    ) -> None:
-        super().__init__(cache, dtype)
-        self.memory = memory
-        self._take(tier)
+    memory: Literal["mapped", "ram"] = "mapped"
+    tier: Tier = "host"
+    cache: CacheOptions | None = None
+    dtype: RowDtype = None
 
-    def _take(self, tier: Tier) -> None:
-        self.tier = tier
-        self.origins, self.direct = ("local" if tier == "device" else "host",), tier in ("uva", "mapped")
-        self.on_device = tier == "device" or (self.direct and self.cache is None)
+    @property
+    def is_direct(self) -> bool:
+        """Whether kernels of the rank's GPU read rows in host memory."""
+        return self.tier in ("uva", "mapped")
 
-    def check(self, experiment: Experiment) -> list[Problem]:
+    def check(self, setting: Setting) -> list[Problem]:
         """Conflicts of rows that a GPU reads with other choices."""
-        problems = super().check(experiment)
-        if self.direct and not has_triton():
+        problems = super().check(setting)
+        if self.is_direct and not has_triton():
             problems.append(missing_package("feature_store.tier", self.tier, "triton", "feature_store.tier=host"))
-        elif self.tier not in ("host", "auto") and (reason := self._stays_on_host(experiment)):
-            problems.append(Problem("feature_store.tier", self.tier, reason, "set feature_store.tier=host"))
-        return [*problems, *self._differs_from_file(experiment)] if self.tier == "mapped" else problems
+        elif self.tier not in ("host", "auto") and (refusal := self.refuses_gpu(setting)):
+            problems.append(Problem("feature_store.tier", self.tier, refusal.reason, "set feature_store.tier=host"))
+        return [*problems, *self._differs_from_file(setting)] if self.tier == "mapped" else problems
 
-    def _differs_from_file(self, experiment: Experiment) -> list[Problem]:
+    def _differs_from_file(self, setting: Setting) -> list[Problem]:
         """Options that ask for other rows than those of the file, which kernels read as they are."""
         asked: list[tuple[str, object, object]] = [
             ("feature_store.memory", self.memory, "mapped"),
             ("feature_store.dtype", self.dtype, None),
-            ("train.dtype", experiment.train.dtype, "float32"),
+            ("train.dtype", setting.train.dtype, "float32"),
         ]
         return [
             Problem(
@@ -91,42 +87,70 @@ class LocalStore(FeatureStore):
             if value != good
         ]
 
-    def _stays_on_host(self, experiment: Experiment) -> str:
-        """Why features are read on the host; empty if they may be on the GPU."""
-        if experiment.hardware.device == "cpu":
+    def refuses_gpu(self, setting: Setting) -> Refusal | None:
+        """Why features are read on the host; None if they may be on the GPU."""
+        if setting.hardware.device == "cpu":
             return _ON_CPU
-        if self.cache is not None and not self.direct:
-            return "a cache has nothing to hold, since all rows are on the GPU"
-        if not experiment.paradigm.reads_rows_on_gpu:
-            return "this paradigm reads rows on the host"
-        if self.direct and not (is_interpreted() or has_nvidia_gpu_build()):
-            return "Triton needs an NVIDIA GPU and a build of torch for it"
-        return ""
+        if self.cache is not None and not self.is_direct:
+            return Refusal("a cache has nothing to hold, since all rows are on the GPU")
+        if not setting.reads_rows_on_gpu:
+            return Refusal("this paradigm reads rows on the host")
+        if self.is_direct and not (is_interpreted() or has_nvidia_gpu_build()):
+            return Refusal("Triton needs an NVIDIA GPU and a build of torch for it")
+        return None
 
-    def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
+    def check_data(self, setting: Setting, facts: GraphFacts) -> list[Problem]:
         """Sparse features are assembled on the host."""
-        problems = super().check_data(experiment, facts)
+        problems = super().check_data(setting, facts)
         if self.tier not in ("host", "auto") and facts.sparse:
             problems.append(Problem("feature_store.tier", self.tier, _SPARSE, "set feature_store.tier=host"))
         return problems
 
-    def place(self, experiment: Experiment, facts: GraphFacts, room: Callable[[], tuple[int, int] | None]) -> str:
+    def needs(self, facts: GraphFacts, row_bytes: int, share: Share) -> list[Need]:
+        """A rank's copy with `memory=ram`; the pinned copies, or the file's pages; all rows with `tier=device`."""
+        whole = facts.num_nodes * row_bytes
+        copies = share.groups if self.tier == "uva" else int(self.is_direct)
+        own = share.vertices * row_bytes if self.memory == "ram" and not self.is_direct else 0
+        return [
+            Need(HELD, "host", own),
+            Need("pinned features that a machine's GPUs read", "host", whole * copies, per_rank=False),
+            Need("features that the store holds on the GPU", "device", whole if self.tier == "device" else 0),
+        ]
+
+    def make(self) -> LocalStore:
+        """The feature store of a rank."""
+        return LocalStore(self)
+
+
+class LocalStore(FeatureStore[LocalOptions]):
+    """Reads rows of the whole feature matrix: mapped, copied, pinned, or on the rank's GPU."""
+
+    def __init__(self, options: LocalOptions) -> None:
+        super().__init__(options)
+        self._settle(options.tier)
+
+    def _settle(self, tier: Tier) -> None:
+        self.tier = tier
+        self.origins, self.direct = ("local" if tier == "device" else "host",), tier in ("uva", "mapped")
+        self.on_device = tier == "device" or (self.direct and self.cache is None)
+
+    def place(self, setting: Setting, facts: GraphFacts, room: Room) -> str:
         """Settle `tier=auto`."""
         if self.tier != "auto":
             return self.tier
-        reason = self._stays_on_host(experiment) or (_SPARSE if facts.sparse else "")
-        free = None if reason else room()
-        fits = False
-        if free is not None:
-            needed = facts.num_nodes * self.row_bytes(facts, getattr(torch, experiment.train.dtype).itemsize)
-            others, available = free
-            fits = needed + others <= available
-            reason = (
-                f"{needed} bytes of features and {others} other bytes {'fit' if fits else 'do not fit'} into "
-                f"{available} bytes"
-            )
-        self._take("device" if fits else "host")
-        return f"{self.tier}: {reason or _ON_CPU}"
+        refusal = self.options.refuses_gpu(setting) or (Refusal(_SPARSE) if facts.sparse else None)
+        free = None if refusal else room()
+        if free is None:
+            self._settle("host")
+            return f"host: {refusal or _ON_CPU}"
+        needed = facts.num_nodes * self.options.row_bytes(facts, setting.itemsize)
+        others, available = free
+        fits = needed + others <= available
+        self._settle("device" if fits else "host")
+        return (
+            f"{self.tier}: {needed} bytes of features and {others} other bytes {'fit' if fits else 'do not fit'} into "
+            f"{available} bytes"
+        )
 
     def prepare(self, shard: Shard) -> None:
         """Map or copy the features.
@@ -137,7 +161,7 @@ class LocalStore(FeatureStore):
         """
         features = features_of(shard)
         self._features = features
-        if self.memory == "ram" and not self.direct:
+        if self.options.memory == "ram" and not self.direct:
             self._features = self.form.held(features) if self.form.narrow else features.clone()
         if self.tier not in ("host", "auto") and self._device.type == "cpu":
             raise ConfigError(
@@ -165,12 +189,12 @@ class LocalStore(FeatureStore):
         if self.direct:
             return self._fetch_directly(ids)
         rows = take_rows(self._features, ids, self.pool)
-        rows = rows if self.memory == "ram" and self.form.narrow else self.form.held(rows)
+        rows = rows if self.options.memory == "ram" and self.form.narrow else self.form.held(rows)
         self.count("host", rows.shape[0], rows.nbytes)
         return self.deliver(rows)
 
     @property
-    def stored(self) -> str:
+    def stored(self) -> str | None:
         """With `tier=device`, a matrix of a batch's rows is never written."""
         return "read where they are stored by the first layer's kernels" if self.tier == "device" else super().stored
 
@@ -203,30 +227,19 @@ class LocalStore(FeatureStore):
         fetch_rows(self._features, ids, out)
         return out
 
-    def read_cached(self, ids: Tensor, cache: FeatureCache) -> Rows:
+    def read_cached(self, ids: Tensor) -> Rows:
         """Rows from the cache, and others from host memory: by one kernel if a GPU reads them there."""
-        found = None
-        if self.direct:
-            assert isinstance(self._features, Tensor)
-            found = cache.read_past(ids, self._features)
-        if found is None:
-            return super().read_cached(ids, cache)
-        rows, missed = found
+        assert self.cache is not None
+        if not self.direct:
+            return super().read_cached(ids)
+        assert isinstance(self._features, Tensor)
+        past = self.cache.read_past(ids, self._features)
+        if past is None:
+            return super().read_cached(ids)
+        rows, missed = past
         row = rows.shape[1] * rows.element_size()
         self.count("host", missed, missed * row + (0 if ids.is_cuda else ids.nbytes))
         return rows
-
-    def shared_bytes(self, all_rows: int, groups: int) -> int:
-        """Bytes of the pinned copies, or of the file's pages, which groups share."""
-        return all_rows * (groups if self.tier == "uva" else self.direct)
-
-    def held_bytes(self, all_rows: int, num_parts: int) -> int:
-        """Bytes of the copy with `memory=ram`, 0 if the file is mapped."""
-        return all_rows if self.memory == "ram" and not self.direct else 0
-
-    def device_bytes(self, all_rows: int) -> int:
-        """Bytes of all rows with `tier=device`."""
-        return all_rows if self.tier == "device" else 0
 
     def nbytes(self) -> int:
         """Bytes of the feature matrix."""

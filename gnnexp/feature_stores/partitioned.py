@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from gnnexp.comm.rows import exchange_rows
-from gnnexp.feature_stores.base import FeatureStore
-from gnnexp.feature_stores.cache import FeatureCache
+from gnnexp.components.facts import GraphFacts, Need
+from gnnexp.feature_stores.base import HELD, FeatureStore, FeatureStoreOptions, Share
+from gnnexp.feature_stores.cache import CacheOptions
 from gnnexp.feature_stores.local import features_of
 from gnnexp.feature_stores.routing import Routes, route, together
 from gnnexp.feature_stores.rows import RowDtype, take_rows
@@ -16,20 +19,34 @@ from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
 
 
-class PartitionedStore(FeatureStore):
+@dataclass(frozen=True)
+class PartitionedOptions(FeatureStoreOptions):
     """Every rank holds the rows of the vertices that its part owns, in RAM.
 
-    Args:
+    Attributes:
         cache: rows in the device tier, or None. The store reads only the rows that the cache misses.
         dtype: `bfloat16`: rows are rounded, then held and moved with 2 bytes per value. None: the run's dtype.
     """
 
-    origins = ("host", "remote")
     partitioned = True
     communicates = True
 
-    def __init__(self, cache: FeatureCache | None = None, dtype: RowDtype = None) -> None:
-        super().__init__(cache, dtype)
+    cache: CacheOptions | None = None
+    dtype: RowDtype = None
+
+    def needs(self, facts: GraphFacts, row_bytes: int, share: Share) -> list[Need]:
+        """The rows of a part."""
+        return [Need(HELD, "host", share.vertices * row_bytes // share.num_parts)]
+
+    def make(self) -> PartitionedStore:
+        """The feature store of a rank."""
+        return PartitionedStore(self)
+
+
+class PartitionedStore(FeatureStore[PartitionedOptions]):
+    """A part's rows, and requests to the other parts."""
+
+    origins = ("host", "remote")
 
     def prepare(self, shard: Shard) -> None:
         """Copy the rows of this part, and make the table from vertex ids to positions."""

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator
+from gnnexp.components.packages import missing_package
+from gnnexp.components.setting import Setting
 from gnnexp.errors import Problem
-from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.packages import missing_package
 from gnnexp.feature_stores.rows import RowForm, take_rows
 from gnnexp.graph.sparse import Rows
 from gnnexp.measure.ledger import Tally
@@ -21,13 +21,13 @@ _COMPARED = 64
 _NO_GPU = "Triton needs an NVIDIA GPU and a build of torch for it"
 
 
-def problems(experiment: Experiment, members: int) -> list[Problem]:
+def problems(setting: Setting, members: int) -> list[Problem]:
     """Why `feature_store.cache.access=peer` cannot be, as far as this is known before the run starts."""
-    key, fix, hardware = "feature_store.cache.access", "set feature_store.cache.access=auto", experiment.hardware
+    key, fix, hardware = "feature_store.cache.access", "set feature_store.cache.access=auto", setting.hardware
     reason = ""
     if hardware.device == "cpu":
         reason = "the run is on the CPU"
-    elif not experiment.paradigm.reads_rows_on_gpu:
+    elif not setting.reads_rows_on_gpu:
         reason = "this paradigm reads rows on the host"
     elif hardware.nodes > 1 and hardware.workers % members:
         reason = f"a clique of {members} ranks is on several machines, which have {hardware.workers} ranks each"

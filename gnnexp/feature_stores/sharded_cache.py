@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -12,10 +13,10 @@ from torch import Tensor
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.mesh import Mesh
 from gnnexp.comm.rows import exchange_rows
+from gnnexp.components.facts import GraphFacts
+from gnnexp.components.setting import Setting
 from gnnexp.errors import Problem, RunError
-from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import GraphFacts
-from gnnexp.feature_stores.cache import Capacity, FeatureCache, Policy, hottest
+from gnnexp.feature_stores.cache import CacheOptions, Capacity, FeatureCache, Policy, hottest
 from gnnexp.feature_stores.peer_access import PeerAccess, peer_access
 from gnnexp.feature_stores.peer_access import problems as peer_problems
 from gnnexp.feature_stores.routing import Routes, route
@@ -28,14 +29,15 @@ from gnnexp.measure.ledger import Tally, added
 Access = Literal["auto", "collective", "peer"]
 
 
-class ShardedCache(FeatureCache):
+@dataclass(frozen=True)
+class ShardedCacheOptions(CacheOptions):
     """The hottest rows, dealt out to the ranks of a clique one by one, hottest first.
 
     Quiver reads a peer's memory directly. So does `access=peer`. With `access=collective`, the ranks of a clique fetch
     the peer hits of a batch in two collective rounds (tag `features`): first ids, then rows.
 
-    Args:
-        capacity: per rank, see `FeatureCache`. A clique of n ranks holds n times as many rows.
+    Attributes:
+        capacity: per rank, see `CacheOptions`. A clique of n ranks holds n times as many rows.
         policy: what makes a row hot.
         clique: number of ranks that have direct links to each other, None for all ranks. All cliques hold the same
             rows, because Quiver replicates rows where there is no link.
@@ -46,43 +48,44 @@ class ShardedCache(FeatureCache):
             `auto`: `peer` if the GPUs of the clique can read each other's memory, else `collective`.
     """
 
-    origins = ("local", "peer")
+    capacity: Capacity
+    policy: Policy = "degree"
+    clique: int | None = None
+    epochs: int = 10
+    access: Access = "auto"
 
-    def __init__(
-        self,
-        capacity: Capacity,
-        policy: Policy = "degree",
-        clique: int | None = None,
-        epochs: int = 10,
-        access: Access = "auto",
-    ) -> None:
+    def problems(self) -> list[Problem]:
+        """Options outside of their ranges."""
         problems = []
-        if clique is not None and clique < 1:
+        if self.clique is not None and self.clique < 1:
             problems.append(
                 Problem(
                     "feature_store.cache.clique",
-                    clique,
+                    self.clique,
                     "must be at least 1, or null",
                     "feature_store.cache.clique=null",
                 )
             )
-        if access not in get_args(Access):
+        if self.access not in get_args(Access):
             problems.append(
                 Problem(
                     "feature_store.cache.access",
-                    access,
+                    self.access,
                     f"must be one of: {', '.join(get_args(Access))}",
                     "feature_store.cache.access=auto",
                 )
             )
-        super().__init__(capacity, policy, epochs, problems)
-        self.clique, self.access = clique, access
-        self.communicates = access != "peer"
+        return [*problems, *super().problems()]
 
-    def check(self, experiment: Experiment) -> list[Problem]:
+    @property
+    def communicates(self) -> bool:
+        """Whether ranks of a clique may exchange rows."""
+        return self.access != "peer"
+
+    def check(self, setting: Setting) -> list[Problem]:
         """All cliques must have the same size. GPUs of a clique with `access=peer` are in one machine."""
-        together = _ranks(experiment)
-        found = peer_problems(experiment, self.clique or together) if self.access == "peer" else []
+        together = setting.ranks_together
+        found = peer_problems(setting, self.clique or together) if self.access == "peer" else []
         if self.clique is None or together % self.clique == 0:
             return found
         return [
@@ -95,9 +98,9 @@ class ShardedCache(FeatureCache):
             ),
         ]
 
-    def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
+    def check_data(self, setting: Setting, facts: GraphFacts, row_bytes: int) -> list[Problem]:
         """Kernels read dense rows only."""
-        found = super().check_data(experiment, facts)
+        found = super().check_data(setting, facts, row_bytes)
         if self.access == "peer" and facts.sparse:
             found.append(
                 Problem(
@@ -109,9 +112,19 @@ class ShardedCache(FeatureCache):
             )
         return found
 
-    def most_rows(self, experiment: Experiment, facts: GraphFacts) -> int:
+    def most_rows(self, setting: Setting, facts: GraphFacts) -> int:
         """The number of all rows, divided by the clique's size."""
-        return -(-facts.num_nodes // (self.clique or _ranks(experiment)))
+        return -(-facts.num_nodes // (self.clique or setting.ranks_together))
+
+    def make(self) -> ShardedCache:
+        """The cache of a rank."""
+        return ShardedCache(self)
+
+
+class ShardedCache(FeatureCache[ShardedCacheOptions]):
+    """A rank's share of the hottest rows, and its way to the others of the clique."""
+
+    origins = ("local", "peer")
 
     def setup(
         self, shard: Shard, form: RowForm, device: torch.device, comm: Communicator, *, direct: bool = False
@@ -124,12 +137,12 @@ class ShardedCache(FeatureCache):
         super().setup(shard, form, device, comm, direct=direct)
         assert shard.graph.features is not None
         found: PeerAccess | str = "this was asked for"
-        if self.access != "collective":
+        if self.options.access != "collective":
             found = peer_access(self._held, shard.graph.features, form, self._dealt, self._peers, device)
         del self._dealt  # an id for each vertex of the graph
         if isinstance(found, PeerAccess):
             self.peer_access, self.communicates = found, False
-        elif self.access == "peer":
+        elif self.options.access == "peer":
             raise RunError(
                 f"feature_store.cache.access=peer is not possible: {found}; set feature_store.cache.access=collective"
             )
@@ -159,10 +172,10 @@ class ShardedCache(FeatureCache):
 
     def choose(self, shard: Shard, num_rows: int) -> Tensor:
         """Deal the hottest rows out to the clique's members in turn, and return the ids for this rank."""
-        members = self.clique or self._comm.size
+        members = self.options.clique or self._comm.size
         self._peers = self._comm.along(Mesh.of(cliques=shard.num_ranks // members, members=members), "members")
         size = self._peers.size
-        self._dealt = dealt = hottest(shard, self.policy)[: num_rows * size]
+        self._dealt = dealt = hottest(shard, self.options.policy)[: num_rows * size]
         # For each row, the clique's member that holds it, or `size` if no member holds it.
         self._home = np.full(shard.graph.num_nodes, size, np.int16)
         self._home[dealt.numpy()] = np.arange(dealt.numel()) % size
@@ -220,8 +233,3 @@ class ShardedCache(FeatureCache):
         assert isinstance(peer, Tensor)
         place_rows(peer, hits[routes.foreign_places], out)
         return out, ids.numel() - hits.numel()
-
-
-def _ranks(experiment: Experiment) -> int:
-    """Number of ranks that share the parts of a batch."""
-    return experiment.paradigm.ranks_together(experiment)

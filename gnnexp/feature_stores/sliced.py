@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from gnnexp.components.facts import GraphFacts, Need
+from gnnexp.components.setting import Setting
 from gnnexp.errors import Problem
-from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import GraphFacts
-from gnnexp.feature_stores.base import FeatureStore
+from gnnexp.feature_stores.base import HELD, FeatureStore, FeatureStoreOptions, Share
 from gnnexp.feature_stores.local import features_of
 from gnnexp.feature_stores.rows import RowDtype, take_rows
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows
 
 
-class SlicedStore(FeatureStore):
+@dataclass(frozen=True)
+class SlicedOptions(FeatureStoreOptions):
     """Rank r of P holds dimensions `r * D / P : (r + 1) * D / P` of every vertex. There is no cache.
 
-    Args:
+    Attributes:
         tier: where a slice is held: `host`, or `device` if the whole slice fits there. With `device`, no rows are
             copied from the host. P3* holds the slices of Orkut so (GSplit, section 6.1).
         dtype: `bfloat16`: rows are rounded, then held and moved with 2 bytes per value. None: the run's dtype.
@@ -28,26 +30,24 @@ class SlicedStore(FeatureStore):
 
     slices = True
 
-    def __init__(self, tier: Literal["host", "device"] = "host", dtype: RowDtype = None) -> None:
-        super().__init__(None, dtype)
-        self.tier = tier
-        self.origins = ("host",) if tier == "host" else ("local",)
+    tier: Literal["host", "device"] = "host"
+    dtype: RowDtype = None
 
-    def check(self, experiment: Experiment) -> list[Problem]:
+    def check(self, setting: Setting) -> list[Problem]:
         """The tier must be `host` or `device`."""
         return (
-            super().check(experiment)
+            super().check(setting)
             if self.tier in ("host", "device")
             else [Problem("feature_store.tier", self.tier, "must be host or device", "feature_store.tier=host")]
         )
 
-    def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
+    def check_data(self, setting: Setting, facts: GraphFacts) -> list[Problem]:
         """A slice in the device tier must fit into `hardware.device_memory`, if that is set."""
-        budget, problems = experiment.hardware.device_memory, super().check_data(experiment, facts)
+        budget, problems = setting.hardware.device_memory, super().check_data(setting, facts)
         if self.tier == "host" or budget is None or not facts.has_features:
             return problems
-        row_bytes = self.row_bytes(facts, getattr(torch, experiment.train.dtype).itemsize)
-        needed = facts.num_nodes * row_bytes // experiment.num_ranks
+        row_bytes = self.row_bytes(facts, setting.itemsize)
+        needed = facts.num_nodes * row_bytes // setting.num_ranks
         return (
             problems
             if needed <= budget
@@ -62,6 +62,28 @@ class SlicedStore(FeatureStore):
             ]
         )
 
+    def needs(self, facts: GraphFacts, row_bytes: int, share: Share) -> list[Need]:
+        """One rank's dimensions of all rows."""
+        return [Need(HELD, "host", share.vertices * row_bytes // share.num_parts)]
+
+    def make(self) -> SlicedStore:
+        """The feature store of a rank."""
+        return SlicedStore(self)
+
+
+class SlicedStore(FeatureStore[SlicedOptions]):
+    """A rank's dimensions of all rows.
+
+    Attributes:
+        dims: the dimensions that this rank holds; `prepare` sets them.
+    """
+
+    dims: slice
+
+    def __init__(self, options: SlicedOptions) -> None:
+        super().__init__(options)
+        self.origins = ("host",) if options.tier == "host" else ("local",)
+
     def prepare(self, shard: Shard) -> None:
         """Copy this rank's dimensions."""
         features = features_of(shard)
@@ -74,21 +96,17 @@ class SlicedStore(FeatureStore):
             assert isinstance(held, Tensor)
             same = features.dtype == self._dtype and not self.form.narrow
             self._rows = held.clone(memory_format=torch.contiguous_format) if same else held.contiguous()
-            if self.tier == "device":
+            if self.options.tier == "device":
                 self._rows = self._rows.to(self._device)
 
     def fetch(self, ids: Tensor) -> Rows:
         """`[n, len(dims)]`: this rank's dimensions of `ids`, from the tier that holds them."""
-        if self.tier == "device":
+        if self.options.tier == "device":
             self.count("local", ids.shape[0], 0)
             return take_rows(self._rows, ids, self.pool)
         rows = take_rows(self._rows, ids, self.pool)
         self.count("host", rows.shape[0], rows.nbytes)
         return self.deliver(rows)
-
-    def held_bytes(self, all_rows: int, num_parts: int) -> int:
-        """Bytes of one rank's dimensions of all rows."""
-        return all_rows // num_parts
 
     def nbytes(self) -> int:
         """Bytes of the slice."""

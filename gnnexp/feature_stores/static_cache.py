@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -10,39 +11,51 @@ import torch
 from torch import Tensor
 
 from gnnexp.errors import Problem
-from gnnexp.feature_stores.cache import Capacity, FeatureCache, Policy, hottest
+from gnnexp.feature_stores.cache import CacheOptions, Capacity, FeatureCache, Policy, hottest
 from gnnexp.feature_stores.rows import in_places
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
 
 
-class StaticCache(FeatureCache):
+@dataclass(frozen=True)
+class StaticCacheOptions(CacheOptions):
     """The hottest rows on every rank.
 
-    Args:
-        capacity: per rank, see `FeatureCache`.
+    Attributes:
+        capacity: per rank, see `CacheOptions`.
         policy: what makes a row hot.
         of: which vertices are candidates. With `all`, every rank holds the same rows. With `owned`, a rank caches only
             rows of vertices that it owns, as in GSplit (section 4): each row is cached on the rank that reads it.
         epochs: number of epochs to pre-sample for the policy `frequency`.
     """
 
-    def __init__(
-        self, capacity: Capacity, policy: Policy = "degree", of: Literal["all", "owned"] = "all", epochs: int = 10
-    ) -> None:
-        wrong = Problem("feature_store.cache.of", of, "must be all or owned", "feature_store.cache.of=all")
-        super().__init__(capacity, policy, epochs, [] if of in ("all", "owned") else [wrong])
-        self.of = of
+    capacity: Capacity
+    policy: Policy = "degree"
+    of: Literal["all", "owned"] = "all"
+    epochs: int = 10
+
+    def problems(self) -> list[Problem]:
+        """Options outside of their ranges."""
+        wrong = Problem("feature_store.cache.of", self.of, "must be all or owned", "feature_store.cache.of=all")
+        return [*([] if self.of in ("all", "owned") else [wrong]), *super().problems()]
 
     @property
     def needs_partition(self) -> bool:
         """Whether the contents follow the partition."""
         return self.of == "owned"
 
+    def make(self) -> StaticCache:
+        """The cache of a rank."""
+        return StaticCache(self)
+
+
+class StaticCache(FeatureCache[StaticCacheOptions]):
+    """A rank's hottest rows, chosen once."""
+
     def choose(self, shard: Shard, num_rows: int) -> Tensor:
         """The hottest of all vertices or of the owned vertices."""
-        among = None if self.of == "all" else torch.nonzero(shard.owner == shard.part).flatten()
-        return hottest(shard, self.policy, among)[:num_rows]
+        among = None if self.options.of == "all" else torch.nonzero(shard.owner == shard.part).flatten()
+        return hottest(shard, self.options.policy, among)[:num_rows]
 
     def read(self, ids: Tensor, fetch: Callable[[Tensor], Rows]) -> Rows:
         """Hits from the cache, misses from the store."""

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
+from gnnexp.components.schema import HardwareConfig
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.launchers.queue.controller import Controller
 from gnnexp.measure.available import available_memory
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import psutil
 
+from gnnexp.components.schema import HardwareConfig
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.files.disk import HeldFolder, subfolder
 from gnnexp.files.private import make_private, remove_private
 from gnnexp.launchers.base import Launcher, Outcome, lost_place

@@ -17,10 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from gnnexp.components.packages import is_installed, missing_package
+from gnnexp.components.schema import HardwareConfig
 from gnnexp.errors import Problem, RunError
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.packages import is_installed, missing_package
-from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.files.disk import subfolder
 from gnnexp.files.private import make_private
 from gnnexp.launchers.base import Launcher, Outcome

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnnexp.experiment.schema import HardwareConfig
+from gnnexp.components.schema import HardwareConfig
 
 # Measured on 2 cores: an epoch of DGL's loop takes 844-862 ms, and with mmap_max=0 747-763 ms. Large tensors are then
 # no longer mapped, zeroed and unmapped for every batch. The trim threshold also keeps the top of the heap. Page faults

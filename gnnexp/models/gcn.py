@@ -16,9 +16,9 @@ from typing import Literal, Unpack
 import torch
 from torch import Tensor, nn
 
+from gnnexp.components.facts import GraphFacts
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.block import Block
 from gnnexp.models.layer import Destinations, EndOfLayer, Layer
 from gnnexp.models.model import Model

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gnnexp.comm.slices import mark_slice
-from gnnexp.experiment.schema import Matmul
+from gnnexp.components.schema import Matmul
 from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import Rows, SparseRows

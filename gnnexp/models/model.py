@@ -10,10 +10,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from gnnexp.components.facts import GraphFacts
+from gnnexp.components.schema import MOST_COUNTED, Activations, Matmul
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import GraphFacts
-from gnnexp.experiment.schema import MOST_COUNTED, Activations, Matmul
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.graph.sparse import InputRows, Rows, SparseRows, StoredRows

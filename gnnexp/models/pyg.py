@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
+from gnnexp.components.locate import located
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.locate import located
 from gnnexp.graph.block import Block, destinations
 from gnnexp.models.layer import Activation, BlockLayer, Degrees
 from gnnexp.models.model import Model

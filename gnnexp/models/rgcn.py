@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gnnexp.comm.tensor_split import even_bounds
+from gnnexp.components.facts import GraphFacts
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.block import Block, Relations
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.graph.sparse import Rows

@@ -8,8 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
+from gnnexp.components.packages import is_installed, missing_package
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.packages import is_installed, missing_package
 from gnnexp.ops.backend import Backend
 
 KERNELS = ("auto", "numba", "triton", "torch", "dgl")

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnexp.experiment.schema import Matmul
+from gnnexp.components.schema import Matmul
 from gnnexp.kernels.rows.gather import add_rows
 from gnnexp.ops.dense.products import linear
 from gnnexp.ops.first_order import FirstOrderFunction, applied

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from gnnexp.components.facts import GraphFacts
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import Drawn, GraphFacts, Plan, Sizes
+from gnnexp.experiment.plan import Drawn, Plan, Sizes
 from gnnexp.job import Job
 from gnnexp.paradigms.checks import pairs
 from gnnexp.paradigms.trainer import Trainer
@@ -39,7 +40,7 @@ class Paradigm(ABC):
 
     def wants_partition(self, experiment: Experiment) -> bool:
         """Whether the run needs a partition."""
-        return self.always_partitioned or experiment.feature_store.options.needs_partition
+        return self.always_partitioned or experiment.feature_store.needs_partition
 
     def ranks_together(self, experiment: Experiment) -> int:
         """Number of consecutive ranks that share the parts of one partition: all ranks by default.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import torch
 
+from gnnexp.components.facts import GraphFacts
+from gnnexp.components.locate import target_of
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import GraphFacts
+from gnnexp.feature_stores.local import LocalOptions
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.samplers.layerwise import LayerSampler
 from gnnexp.tasks.base import Task
@@ -32,7 +34,7 @@ def one_thread_where_batches_communicate(experiment: Experiment, always: bool = 
     """If ranks communicate to prepare batches, one thread prepares them: all ranks need one order of exchanges."""
     sampler = experiment.sampler.options
     threads = sampler.threads
-    communicates = always or experiment.feature_store.options.collective or sampler.topology == "partitioned"
+    communicates = always or experiment.feature_store.is_collective or sampler.topology == "partitioned"
     if threads <= 1 or not communicates or experiment.num_ranks == 1:
         return []
     return [
@@ -56,12 +58,15 @@ def hop_by_hop(experiment: Experiment, why: str) -> list[Problem]:
 
 def plain_features(experiment: Experiment, paradigm: str) -> list[Problem]:
     """The feature store must be one matrix on every rank."""
-    target, cache = experiment.feature_store.target, experiment.feature_store.options.cache
-    if target == "gnnexp.feature_stores.local.LocalStore" and cache is None:
+    store = experiment.feature_store
+    if type(store) is LocalOptions and store.cache is None:
         return []
     return [
         Problem(
-            "feature_store", target, f"{paradigm} reads one feature matrix on every rank", "choose feature_store=local"
+            "feature_store",
+            target_of(store),
+            f"{paradigm} reads one feature matrix on every rank",
+            "choose feature_store=local",
         )
     ]
 
@@ -147,12 +152,12 @@ def no_decoder(experiment: Experiment, paradigm: str, why: str) -> list[Problem]
 
 def whole_rows(experiment: Experiment, paradigm: str) -> list[Problem]:
     """The feature store must give whole rows. Only push-pull reads slices of rows."""
-    if not experiment.feature_store.options.slices:
+    if not experiment.feature_store.slices:
         return []
     return [
         Problem(
             "feature_store",
-            experiment.feature_store.target,
+            target_of(experiment.feature_store),
             f"{paradigm} reads whole rows",
             "choose feature_store=local, or paradigm=push_pull",
         )

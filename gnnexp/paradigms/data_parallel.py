@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from gnnexp.components.facts import GraphFacts
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import GraphFacts, Plan, Sizes
+from gnnexp.experiment.plan import Plan, Sizes
 from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.sparse import InputRows
 from gnnexp.job import Job
@@ -149,7 +150,7 @@ class DataParallelTrainer(MiniBatchTrainer[Batch, Loaded]):
     def _read(self, batch: Batch) -> InputRows | None:
         """Features of the batch. Full-batch training has the same vertices in every step, so it keeps them."""
         store = self.job.store
-        if not batch.targets.numel() and not store.collective:
+        if not batch.targets.numel() and not store.is_collective:
             return None
         kept = self._kept
         if kept is not None and kept[0] is batch.input_ids:
@@ -157,6 +158,6 @@ class DataParallelTrainer(MiniBatchTrainer[Batch, Loaded]):
         there = store.on_device and batch.host_ids is not None
         ids = batch.blocks[0].src_ids if there else batch.input_ids
         features = store.read_stored(ids) if self._reads_stored else store.read(ids)
-        if self.schedule.num_batches == 1 and not store.collective:
+        if self.schedule.num_batches == 1 and not store.is_collective:
             self._kept = (batch.input_ids, features)
         return features if batch.targets.numel() else None

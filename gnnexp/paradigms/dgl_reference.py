@@ -22,9 +22,10 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.nn.parallel import DistributedDataParallel
 
 from gnnexp.comm.communicator import Communicator
+from gnnexp.components.facts import GraphFacts, Need
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import GraphFacts, Need, Plan, Sizes
+from gnnexp.experiment.plan import Plan, Sizes
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.job import Job

@@ -19,10 +19,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from gnnexp.components.facts import GraphFacts
+from gnnexp.components.locate import target_of
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.optimization import is_elementwise
-from gnnexp.experiment.plan import GraphFacts, Plan, Sizes
+from gnnexp.experiment.plan import Plan, Sizes
 from gnnexp.feature_stores.embedding import SlicedEmbeddingStore
 from gnnexp.feature_stores.sliced import SlicedStore, slice_bounds
 from gnnexp.graph.block import Batch, BatchKey, Block
@@ -76,11 +78,11 @@ class PushPull(Paradigm):
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts: needs sliced features, whole topology, and a first layer on the contract."""
         problems = [*hidden_links(experiment), *one_thread_where_batches_communicate(experiment, always=True)]
-        if not experiment.feature_store.options.slices:
+        if not experiment.feature_store.slices:
             problems.append(
                 Problem(
                     "feature_store",
-                    experiment.feature_store.target,
+                    target_of(experiment.feature_store),
                     "push_pull reads slices of rows",
                     "choose feature_store=sliced, or embedding_sliced",
                 )

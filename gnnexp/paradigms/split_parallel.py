@@ -20,9 +20,10 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from gnnexp.comm.shuffle import ShuffleIndex, shuffle
+from gnnexp.components.facts import GraphFacts
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import GraphFacts, Plan, Sizes
+from gnnexp.experiment.plan import Plan, Sizes
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job

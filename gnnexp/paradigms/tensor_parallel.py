@@ -13,9 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from gnnexp.components.facts import GraphFacts
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import GraphFacts, Plan, Resident, Sizes
+from gnnexp.experiment.plan import Plan, Resident, Sizes
 from gnnexp.job import Job
 from gnnexp.models.layer import Layer
 from gnnexp.ops.dense.products import matmul_problems

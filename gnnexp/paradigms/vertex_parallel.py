@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from gnnexp.comm.arrival import Arrival
+from gnnexp.components.facts import GraphFacts
+from gnnexp.components.locate import target_of
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.experiment import Experiment, target_of
-from gnnexp.experiment.plan import GraphFacts, Plan, Sizes
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import Plan, Sizes
 from gnnexp.job import Job
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.chunks.chunking import UNCUT, Chunking

@@ -13,10 +13,10 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from torch import Tensor
 
+from gnnexp.components.packages import is_installed, missing_package
+from gnnexp.components.signature import decisive
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.packages import is_installed, missing_package
-from gnnexp.experiment.signature import decisive
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, check_partition
 from gnnexp.graph.storage.presample import Presample

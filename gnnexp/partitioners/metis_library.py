@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from gnnexp.components.packages import install_command
 from gnnexp.errors import ConfigError, Problem, RunError
-from gnnexp.experiment.packages import install_command
 
 # Status codes of metis.h.
 _OK, _ERROR_MEMORY = 1, -3

@@ -18,7 +18,7 @@ import torch
 from scipy import sparse
 
 from gnnexp.comm.communicator import Communicator
-from gnnexp.experiment.schema import HardwareConfig
+from gnnexp.components.schema import HardwareConfig
 from gnnexp.placement.transitions import Dedup, Readings
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from gnnexp.feature_stores.local import LocalStore
+from gnnexp.feature_stores.local import LocalOptions
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.planning.probes import WIDTH, Bench, flops, gather_of, random_rows
@@ -88,7 +88,7 @@ def h2d_gather(bench: Bench) -> list[float]:
     num_rows = max(1, bench.extent.host_bytes // (4 * WIDTH))
     nothing = torch.zeros(num_rows + 1, dtype=torch.int64)
     graph = Graph(nothing, nothing[:0].int(), features=random_rows(num_rows, WIDTH, torch.device("cpu")))
-    store = LocalStore()
+    store = LocalOptions().make()
     store.setup(Shard(graph, bench.comm.rank, bench.comm.size), torch.float32, bench.device, bench.comm)
     ids = torch.randint(num_rows, (max(1, num_rows // 4),), generator=torch.Generator().manual_seed(bench.comm.rank))
     return bench.rates(4 * WIDTH * ids.numel(), lambda: store.read(ids))

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from gnnexp.components.schema import HardwareConfig, Links
+from gnnexp.components.signature import unknown
 from gnnexp.config.compose import compose
 from gnnexp.config.folders import find_folders
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import hardware_of
-from gnnexp.experiment.schema import HardwareConfig, Links
-from gnnexp.experiment.signature import unknown
 
 # Bytes read at random per drawn edge, for profiles without a sampling rate: the neighbour's id, and its place in the
 # table that numbers a batch's vertices. A device fetches 32 bytes for each of them.

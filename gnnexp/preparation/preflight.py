@@ -16,11 +16,13 @@ from pathlib import Path
 
 import torch
 
+from gnnexp.components.facts import GraphFacts, Memory, Need
+from gnnexp.components.schema import TrainConfig
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.optimization import entries_of
-from gnnexp.experiment.plan import Drawn, GraphFacts, Memory, Need, Plan, Resident
-from gnnexp.experiment.schema import TrainConfig
+from gnnexp.experiment.plan import Drawn, Plan, Resident
+from gnnexp.feature_stores.base import Share
 from gnnexp.models.model import Model
 from gnnexp.paradigms.external.paradigm import External
 from gnnexp.samplers.base import Sampler
@@ -90,7 +92,7 @@ def estimate(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files:
     if isinstance(experiment.paradigm, External):
         return _of_command(experiment, facts, plan, graph_files)
     hardware, train = experiment.hardware, experiment.train
-    model, sampler, store = experiment.model.options, experiment.sampler.options, experiment.feature_store.options
+    model, sampler, store = experiment.model.options, experiment.sampler.options, experiment.feature_store
     itemsize = torch.empty(0, dtype=getattr(torch, train.dtype)).element_size()
     drawn, resident, row = plan.drawn, plan.resident, facts.row_bytes(itemsize)
     held = store.row_bytes(facts, itemsize)
@@ -98,28 +100,15 @@ def estimate(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files:
     parameters = _parameters(facts, model) * itemsize
     num_owners = plan.num_parts or experiment.num_ranks
     sampled = drawn.edges if sampler.topology == "replicated" else -(-drawn.edges // num_owners)
-    cache = (
-        0
-        if store.cache is None or not row
-        else held * min(store.cache.rows(facts.num_nodes, held), store.cache.most_rows(experiment, facts))
-    )
+    cache = 0 if store.cache is None or not row else held * store.cache.held_rows(experiment.setting, facts, held)
+    groups = max(1, hardware.workers // max(1, experiment.paradigm.ranks_together(experiment)))
     trained = 3 * facts.num_nodes * row if facts.trains_features else 0
     # The checkpoint of the best epoch is kept too. Without `checkpoint_every` there is one checkpoint if a run stops.
     checkpoints = 1 + (train.checkpoints_kept + (train.eval_every is not None) if train.checkpoint_every else 0)
     needs = [
         Need("the graph's files, mapped", "shared", graph_files, per_rank=False),
         Need("interpreter and libraries", "host", _INTERPRETER),
-        Need("features that the store holds", "host", store.held_bytes(drawn.held * held, num_owners)),
-        Need(
-            "pinned features that a machine's GPUs read",
-            "host",
-            store.shared_bytes(
-                facts.num_nodes * held,
-                max(1, hardware.workers // max(1, experiment.paradigm.ranks_together(experiment))),
-            ),
-            per_rank=False,
-        ),
-        Need("features that the store holds on the GPU", "device", store.device_bytes(facts.num_nodes * held)),
+        *store.needs(facts, held, Share(drawn.held, num_owners, groups)),
         Need("topology that the sampler holds", "host", sampler.held_bytes(facts, drawn.edges, num_owners)),
         *_gpu_sampling_needs(facts, sampler, _occurrence(facts, model, drawn.edges), num_owners),
         Need("numbers of parallel edges", "host", _occurrence(facts, model, sampled)),

@@ -9,6 +9,13 @@ from typing import Any
 MOVED: Mapping[str, str] = {
     "gnnexp.datasets.dcsbm.Dcsbm": "gnnexp.datasets.generated.dcsbm.Dcsbm",
     "gnnexp.datasets.rmat.Rmat": "gnnexp.datasets.generated.rmat.Rmat",
+    "gnnexp.feature_stores.local.LocalStore": "gnnexp.feature_stores.local.LocalOptions",
+    "gnnexp.feature_stores.partitioned.PartitionedStore": "gnnexp.feature_stores.partitioned.PartitionedOptions",
+    "gnnexp.feature_stores.sliced.SlicedStore": "gnnexp.feature_stores.sliced.SlicedOptions",
+    "gnnexp.feature_stores.embedding.EmbeddingStore": "gnnexp.feature_stores.embedding.EmbeddingOptions",
+    "gnnexp.feature_stores.embedding.SlicedEmbeddingStore": "gnnexp.feature_stores.embedding.SlicedEmbeddingOptions",
+    "gnnexp.feature_stores.static_cache.StaticCache": "gnnexp.feature_stores.static_cache.StaticCacheOptions",
+    "gnnexp.feature_stores.sharded_cache.ShardedCache": "gnnexp.feature_stores.sharded_cache.ShardedCacheOptions",
     "gnnexp.partitioners.dbh.DbhPartitioner": "gnnexp.partitioners.streams.dbh.DbhPartitioner",
     "gnnexp.partitioners.greedy.GreedyPartitioner": "gnnexp.partitioners.streams.greedy.GreedyPartitioner",
     "gnnexp.partitioners.hdrf.HdrfPartitioner": "gnnexp.partitioners.streams.hdrf.HdrfPartitioner",

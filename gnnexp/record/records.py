@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
+from gnnexp.components.signature import check_keys, parameters_of_dataclass
 from gnnexp.errors import DataError, Problem
-from gnnexp.experiment.signature import check_keys, parameters_of_dataclass
 from gnnexp.files.disk import write_bytes, writing
 from gnnexp.files.regular import SMALL_BYTES, parse_json, read_json, read_limited
 from gnnexp.measure.merit import lower_is_better

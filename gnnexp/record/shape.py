@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from gnnexp.experiment.schema import MOST_COUNTED, HardwareConfig, Links, TrainConfig
-from gnnexp.experiment.signature import describe, fits, parameters_of_dataclass
+from gnnexp.components.schema import MOST_COUNTED, HardwareConfig, Links, TrainConfig
+from gnnexp.components.signature import describe, fits, parameters_of_dataclass
 
 STATUSES = ("finished", "failed")
 _MOST = sys.float_info.max

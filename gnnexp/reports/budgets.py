@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gnnexp.experiment.signature import check_keys, parameters_of_dataclass
+from gnnexp.components.signature import check_keys, parameters_of_dataclass
 from gnnexp.record.runs import Run
 
 # The key of a configuration under which a preset of `gnnexp tune` notes its budget.

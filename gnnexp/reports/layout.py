@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from gnnexp.components.signature import Parameter, check_keys, unknown
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.signature import Parameter, check_keys, unknown
 from gnnexp.planning.machine import machine_named
 from gnnexp.reports.figures.panels import Figure, read_figures
 from gnnexp.reports.published.cells import papers

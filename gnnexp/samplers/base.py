@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator
+from gnnexp.components.facts import GraphFacts
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from gnnexp.components.facts import GraphFacts
+from gnnexp.components.packages import is_installed, missing_package
 from gnnexp.errors import ConfigError
-from gnnexp.experiment.packages import is_installed, missing_package
-from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds, Shard

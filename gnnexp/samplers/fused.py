@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator
+from gnnexp.components.packages import missing_package
 from gnnexp.errors import ConfigError, Problem, RunError
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.packages import missing_package
 from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.shard import Shard
 from gnnexp.measure.available import available_memory

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from gnnexp.components.facts import GraphFacts, Need
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import GraphFacts, Need
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.kernels.crossing import across

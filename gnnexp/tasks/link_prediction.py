@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from gnnexp.components.facts import GraphFacts, Need
+from gnnexp.components.schema import MOST_COUNTED
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import GraphFacts, Need
-from gnnexp.experiment.schema import MOST_COUNTED
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.tasks.base import HOST, Examples, Scores, Task, wanted_device

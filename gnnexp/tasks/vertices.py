@@ -8,9 +8,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from gnnexp.components.facts import GraphFacts, Need
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import GraphFacts, Need
 from gnnexp.graph.graph import Graph
 from gnnexp.tasks.base import HOST, Task, wanted_device
 

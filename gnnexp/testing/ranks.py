@@ -43,7 +43,7 @@ def _serve(rank: int, size: int, port: int, pipe: Connection) -> None:
 
     from gnnexp.comm.communicator import connect
     from gnnexp.comm.environment import read_environment
-    from gnnexp.experiment.schema import HardwareConfig
+    from gnnexp.components.schema import HardwareConfig
     from gnnexp.training.assemble import choose_device
 
     torch.set_num_threads(1)

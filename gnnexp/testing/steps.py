@@ -45,7 +45,7 @@ def small_config(model: Mapping[str, Any], **changes: Mapping[str, Any]) -> dict
         "partitioner": {"_target_": "gnnexp.partitioners.random.RandomPartitioner"},
         "tracker": {"_target_": "gnnexp.trackers.none.NoTracker"},
         "sampler": {"_target_": "gnnexp.samplers.fused.FusedSampler", "fanouts": [4, 3], "key": "global"},
-        "feature_store": {"_target_": "gnnexp.feature_stores.local.LocalStore"},
+        "feature_store": {"_target_": "gnnexp.feature_stores.local.LocalOptions"},
         "model": {"hidden": 16, "layers": 2, "dropout": 0.5, "input_dropout": 0.2, **model},
         "task": {"_target_": "gnnexp.tasks.node_classification.NodeClassification"},
         "paradigm": {"_target_": "gnnexp.paradigms.data_parallel.DataParallel"},
@@ -147,7 +147,7 @@ def _row_gradients(job: Job) -> dict[str, torch.Tensor]:
     table = store._table
     own = torch.zeros_like(table, requires_grad=False) if table.grad is None else table.grad.to_dense()
     pieces: Any = job.comm.gather_objects((store._ids.cpu(), store.dims, own.cpu()))
-    whole = torch.zeros(job.graph.num_nodes, store.dim, dtype=table.dtype)
+    whole = torch.zeros(job.graph.num_nodes, store.options.dim, dtype=table.dtype)
     for ids, columns, piece in pieces:
         whole[ids, columns] += piece
     return {"rows": whole}

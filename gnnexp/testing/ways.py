@@ -18,7 +18,7 @@ VERTEX = "gnnexp.paradigms.vertex_parallel.VertexParallel"
 TENSOR = "gnnexp.paradigms.tensor_parallel.TensorParallel"
 OFFLOAD = "gnnexp.paradigms.offload.Offload"
 FULL = {"_target_": "gnnexp.samplers.full.FullSampler", "key": "global"}
-SLICED_STORE = {"_target_": "gnnexp.feature_stores.sliced.SlicedStore"}
+SLICED_STORE = {"_target_": "gnnexp.feature_stores.sliced.SlicedOptions"}
 PROFILE = {"links": {"network": 1e9}, "flops": 1e11, "gather": 1e10}
 _NO_DEDUP = {"inter": False, "intra": False}
 # Each way: its paradigm, and the placement of the graph: no parts (""), owners of vertices, or owners of edges.

@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from gnnexp.components.packages import is_installed, missing_package
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.check import LONGEST_S
-from gnnexp.experiment.packages import is_installed, missing_package
 from gnnexp.files.disk import locked, one_line, refusal
 from gnnexp.measure.machine_load import PERIOD_S, sample
 from gnnexp.record.records import EPOCHS_FILE

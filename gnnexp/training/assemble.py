@@ -16,13 +16,15 @@ from torch import Tensor
 from gnnexp.comm.communicator import Communicator, connect
 from gnnexp.comm.environment import Environment
 from gnnexp.comm.mesh import Mesh
+from gnnexp.components.facts import GraphFacts
+from gnnexp.components.locate import target_of
+from gnnexp.components.schema import HardwareConfig
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.experiment.experiment import Experiment, target_of
-from gnnexp.experiment.plan import GraphFacts, Plan, as_seen, facts_of
-from gnnexp.experiment.schema import HardwareConfig
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import Plan, as_seen, facts_of
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.feature_stores.cache import available_bytes
-from gnnexp.feature_stores.trainable import TrainableStore
+from gnnexp.feature_stores.embedding import EmbeddingStore
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, open_partition
 from gnnexp.graph.parts import Parts, open_parts
@@ -107,8 +109,8 @@ def assemble(
     graph_facts = artifacts.facts or facts_of(experiment, graph)
     plan = _planned(experiment, artifacts, graph_facts, parts)
 
-    def placed(store: FeatureStore) -> str:
-        return store.place(experiment, graph_facts, lambda: _room(experiment, graph_facts, plan, comm, device))
+    def placed(store: FeatureStore[Any]) -> str:
+        return store.place(experiment.setting, graph_facts, lambda: _room(experiment, graph_facts, plan, comm, device))
 
     return _job(experiment, plan, shard, comm, timer, device, directory, chosen, parts, placed)
 
@@ -188,7 +190,7 @@ def _job(
     directory: Path,
     facts: Mapping[str, Any],
     parts: Parts | None,
-    placed: Callable[[FeatureStore], str],
+    placed: Callable[[FeatureStore[Any]], str],
 ) -> Job:
     model, graph = experiment.model.make(), shard.graph
     shard = replace(shard, needs=model.needs)
@@ -198,7 +200,6 @@ def _job(
     sampler, store, task = experiment.sampler.make(), experiment.feature_store.make(), experiment.task.make()
     ConfigError.raise_all(task.check(graph))
     sampler.pool = pool = Pool()  # one pool for all components, because each pool keeps idle memory up to its limit
-    store.draw_from(pool)
     if parts is None:  # else each part has its own sampler and store
         facts = {**facts, "sampling": sampler.place(experiment, shard, device, comm)}
         sampler.setup(shard, model.num_layers)
@@ -209,9 +210,10 @@ def _job(
             torch.device("cpu") if plan.features_on_host else device,
             batch_comm,
             crosses=not plan.features_on_host,
+            pool=pool,
         )
         facts = {**facts, **store.chosen}
-        if isinstance(store, TrainableStore):
+        if isinstance(store, EmbeddingStore):
             store.begin(experiment.optimizer, seed)
     task.setup(graph, device)
     model.setup(

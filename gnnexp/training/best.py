@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gnnexp.components.schema import TrainConfig
 from gnnexp.errors import DataError
-from gnnexp.experiment.schema import TrainConfig
 from gnnexp.measure.merit import lower_is_better
 from gnnexp.training.checkpoint import BEST, FOLDER, Position, open_checkpoint
 

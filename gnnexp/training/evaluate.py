@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnexp.feature_stores.local import LocalStore
+from gnnexp.feature_stores.local import LocalOptions
 from gnnexp.graph.block import BatchKey, Block, without_edges
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
@@ -100,7 +100,7 @@ class Evaluation:
         # Inference always reads features from the mapped files. It is not measured, so the store may differ. Values are
         # those of training.
         sparse = isinstance(job.graph.features, SparseRows)
-        self._store = LocalStore(dtype=None if sparse else job.experiment.feature_store.options.dtype)
+        self._store = LocalOptions(dtype=None if sparse else job.experiment.feature_store.dtype).make()
         if job.trained_rows is None:
             self._store.setup(job.shard, job.dtype, job.device, job.comm)
         self._machines = machines(job.comm, job.facts["host"], job.directory)

@@ -8,8 +8,8 @@ import pytest
 
 from gnnexp.cli.commands import info
 from gnnexp.cli.main import run_command
+from gnnexp.components.packages import OF_SYSTEMS, is_installed
 from gnnexp.config.folders import find_folders
-from gnnexp.experiment.packages import OF_SYSTEMS, is_installed
 
 SYSTEMS = sorted(find_folders(None).choices("system"))
 

@@ -13,7 +13,7 @@ from gnnexp.comm.background import Background
 from gnnexp.comm.communicator import STAGED, Communicator, _carrier
 from gnnexp.comm.environment import read_environment
 from gnnexp.comm.mesh import Mesh
-from gnnexp.experiment.schema import HardwareConfig
+from gnnexp.components.schema import HardwareConfig
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.training.assemble import choose_device
 

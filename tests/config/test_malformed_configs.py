@@ -105,7 +105,7 @@ OVERRIDES: dict[str, tuple[list[str], str]] = {
     "reader of a package": (["tracker={_target_:torch.load}"], "Tracker"),
     "command as a cache": (
         ["feature_store.cache={_target_:torch.utils.collect_env.run,command:'touch executed'}"],
-        "FeatureCache",
+        "CacheOptions",
     ),
     "command as a decoder": (
         ["task=link_prediction", "task.decoder._target_=torch.utils.collect_env.run", f"+task.decoder.{SHELL}"],

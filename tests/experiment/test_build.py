@@ -12,13 +12,13 @@ from components import AnyStore, Cache, Calls, Either, OtherStore, Store
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gnnexp.components.packages import install_command
+from gnnexp.components.schema import HardwareConfig, TrainConfig
+from gnnexp.components.signature import describe, fits, one_of, parameters_of, unknown
 from gnnexp.datasets.digits import Digits
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import build, keys_of
-from gnnexp.experiment.packages import install_command
-from gnnexp.experiment.schema import HardwareConfig, TrainConfig
 from gnnexp.experiment.shape import check_fields, check_node
-from gnnexp.experiment.signature import describe, fits, one_of, parameters_of, unknown
 from gnnexp.tasks.decoders import DistMult
 
 STORE: dict[str, Any] = {"_target_": "components.Store", "width": 3}

@@ -14,11 +14,11 @@ import torch
 from experiments import check_config, data_problems
 from sparse_graphs import mostly_zero
 
+from gnnexp.components.facts import GraphFacts
 from gnnexp.config.compose import compose
 from gnnexp.errors import Problem
 from gnnexp.experiment.build import experiment_of, read
 from gnnexp.experiment.check import split_notes, unseen_note, validation_note
-from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.testing.graphs import nasty_graph
 
@@ -372,7 +372,7 @@ def test_a_step_on_the_full_graph_can_be_captured(default: dict[str, Any], parad
         (VERTEX, {"trace": 2}, "trace"),
         (
             VERTEX,
-            {"feature_store": {"_target_": "gnnexp.feature_stores.embedding.EmbeddingStore", "dim": 8}},
+            {"feature_store": {"_target_": "gnnexp.feature_stores.embedding.EmbeddingOptions", "dim": 8}},
             "feature_store",
         ),
         ({**VERTEX, "chunks": 2}, {}, "train.cuda_graph"),

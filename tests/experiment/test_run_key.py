@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import pytest
 import yaml
 
+from gnnexp.components.locate import locate
 from gnnexp.config.compose import compose
 from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.generated.rmat import Rmat
 from gnnexp.experiment.build import build
-from gnnexp.experiment.locate import locate
 from gnnexp.experiment.run_key import component_in_key, keyed, run_key
 from gnnexp.models.gat import GAT
 from gnnexp.models.model import Model

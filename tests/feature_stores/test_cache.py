@@ -9,25 +9,25 @@ import psutil
 import pytest
 import torch
 from exchanging import CPU, alone
-from experiments import data_problems, experiment_in, seen
+from experiments import data_problems, setting_and_facts, setting_in
 from store_cases import STATIC, STORES, graph_of, shard_of
 
 import gnnexp.feature_stores.cache
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import read_environment
 from gnnexp.errors import ConfigError, RunError
-from gnnexp.feature_stores.cache import FeatureCache, available_bytes, parse_size
-from gnnexp.feature_stores.local import LocalStore
-from gnnexp.feature_stores.partitioned import PartitionedStore
-from gnnexp.feature_stores.sharded_cache import ShardedCache
-from gnnexp.feature_stores.static_cache import StaticCache
+from gnnexp.feature_stores.cache import CacheOptions, available_bytes, parse_size
+from gnnexp.feature_stores.local import LocalOptions
+from gnnexp.feature_stores.partitioned import PartitionedOptions
+from gnnexp.feature_stores.sharded_cache import ShardedCacheOptions
+from gnnexp.feature_stores.static_cache import StaticCacheOptions
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import SparseRows, row_nbytes
 from gnnexp.measure.phases import PhaseTimer
 
-BOTH = pytest.mark.parametrize("kind", [StaticCache, ShardedCache])
-Kind = type[StaticCache] | type[ShardedCache]
+BOTH = pytest.mark.parametrize("kind", [StaticCacheOptions, ShardedCacheOptions])
+Kind = type[StaticCacheOptions] | type[ShardedCacheOptions]
 
 
 # --- capacity ---------------------------------------------------------------------------------------------------------
@@ -97,9 +97,9 @@ def test_all_problems_of_a_cache_are_reported_at_once(kind: Kind) -> None:
 
 def test_options_of_one_kind_of_cache() -> None:
     with pytest.raises(ConfigError, match="must be all or owned"):
-        StaticCache(1, of="mine")  # type: ignore[arg-type]
+        StaticCacheOptions(1, of="mine")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"feature_store\.cache\.clique=0"):
-        ShardedCache(1, clique=0)
+        ShardedCacheOptions(1, clique=0)
 
 
 @BOTH
@@ -125,8 +125,7 @@ def test_options_of_one_kind_of_cache() -> None:
     ],
 )
 def test_rows_of_a_capacity(kind: Kind, capacity: Any, itemsize: int, rows: int) -> None:
-    cache: FeatureCache = kind(capacity)
-    assert cache.rows(60, row_nbytes(graph_of().features, itemsize)) == rows
+    assert kind(capacity).rows(60, row_nbytes(graph_of().features, itemsize)) == rows
 
 
 @pytest.mark.parametrize("itemsize", [4, 8])
@@ -135,8 +134,8 @@ def test_sparse_rows_are_counted_by_their_mean(itemsize: int) -> None:
     assert isinstance(graph.features, SparseRows)
     mean = graph.features.values.numel() * (4 + itemsize) // 60 + 8
     assert row_nbytes(graph.features, itemsize) == mean
-    assert StaticCache(f"{10 * mean}B").rows(graph.num_nodes, row_nbytes(graph.features, itemsize)) == 10
-    assert StaticCache(f"{10 * mean - 1}B").rows(graph.num_nodes, row_nbytes(graph.features, itemsize)) == 9
+    assert StaticCacheOptions(f"{10 * mean}B").rows(graph.num_nodes, row_nbytes(graph.features, itemsize)) == 10
+    assert StaticCacheOptions(f"{10 * mean - 1}B").rows(graph.num_nodes, row_nbytes(graph.features, itemsize)) == 9
 
 
 @BOTH
@@ -147,15 +146,15 @@ def test_a_cache_larger_than_the_devices_memory_is_a_problem_with_both_figures(k
     row = row_nbytes(graph.features, 8)
     needed = 15 * row
     config = {"hardware": {"device_memory": needed - 1}, "train": {"dtype": "float64"}}
-    store = LocalStore(cache=kind(0.25))
-    (problem,) = store.check_data(*seen(config, graph))
+    store = LocalOptions(cache=kind(0.25))
+    (problem,) = store.check_data(*setting_and_facts(config, graph))
     assert (problem.key, problem.value) == ("feature_store.cache.capacity", 0.25)
     assert f"{needed} bytes" in problem.allowed and f"{needed - 1} bytes" in problem.allowed
     assert "smaller" in problem.fix
     for memory in (needed, None):
-        assert store.check_data(*seen({**config, "hardware": {"device_memory": memory}}, graph)) == []
-    assert store.check_data(*seen({**config, "train": {"dtype": "float32"}}, graph)) == []
-    assert LocalStore().check_data(*seen(config, graph)) == []
+        assert store.check_data(*setting_and_facts({**config, "hardware": {"device_memory": memory}}, graph)) == []
+    assert store.check_data(*setting_and_facts({**config, "train": {"dtype": "float32"}}, graph)) == []
+    assert LocalOptions().check_data(*setting_and_facts(config, graph)) == []
 
 
 def test_the_devices_memory_is_checked_with_all_other_data_problems() -> None:
@@ -174,7 +173,7 @@ def test_the_devices_memory_is_checked_with_all_other_data_problems() -> None:
 def test_a_rank_needs_no_more_than_its_share_of_a_clique() -> None:
     """Four ranks share 60 rows: each holds 15 of them, whatever the capacity says."""
     config = {"hardware": {"device_memory": 15 * 13 * 4, "nodes": 1, "workers": 4}, "train": {"dtype": "float32"}}
-    assert LocalStore(cache=ShardedCache(1.0)).check_data(*seen(config, graph_of())) == []
+    assert LocalOptions(cache=ShardedCacheOptions(1.0)).check_data(*setting_and_facts(config, graph_of())) == []
 
 
 @BOTH
@@ -182,11 +181,11 @@ def test_an_allocation_that_fails_names_both_figures(kind: Kind, monkeypatch: py
     monkeypatch.setattr(gnnexp.feature_stores.cache, "available_bytes", lambda device: 15 * 13 * 8 - 1)
     shard = shard_of(graph_of(), 0, 1)
     with pytest.raises(RunError) as caught:
-        LocalStore(cache=kind(0.25)).setup(shard, torch.float64, CPU, alone())
+        LocalOptions(cache=kind(0.25)).make().setup(shard, torch.float64, CPU, alone())
     said = str(caught.value)
     assert f"needs {15 * 13 * 8} bytes" in said and f"{15 * 13 * 8 - 1} bytes are available" in said
     assert "feature_store.cache.capacity=0.25" in said
-    LocalStore(cache=kind(0.25)).setup(shard, torch.float32, CPU, alone())
+    LocalOptions(cache=kind(0.25)).make().setup(shard, torch.float32, CPU, alone())
 
 
 def test_what_is_available_is_the_hosts_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,9 +212,12 @@ def by_heat(graph: Graph, policy: str, among: list[int]) -> list[int]:
     return sorted(among, key=lambda vertex: (-heat[vertex], vertex))
 
 
-def contents(cache: FeatureCache, shard: Shard, comm: Communicator) -> list[int]:
+def contents(options: CacheOptions, shard: Shard, comm: Communicator) -> list[int]:
     """Ids that a cache holds, in the order of its rows; those rows are compared."""
-    LocalStore(cache=cache).setup(shard, torch.float64, CPU, comm)
+    store = LocalOptions(cache=options).make()
+    store.setup(shard, torch.float64, CPU, comm)
+    cache = store.cache
+    assert cache is not None
     ids = torch.nonzero(cache._row_of >= 0).flatten()
     ids = ids[cache._row_of[ids].argsort()]
     assert isinstance(shard.graph.features, torch.Tensor)
@@ -230,10 +232,10 @@ def contents(cache: FeatureCache, shard: Shard, comm: Communicator) -> list[int]
 @pytest.mark.parametrize("capacity", [1, 13, 0.5, "1KiB", 1.0])
 def test_a_static_cache_holds_the_hottest_ties_by_id(policy: Any, capacity: Any) -> None:
     graph = graph_of()
-    count = StaticCache(capacity).rows(graph.num_nodes, row_nbytes(graph.features, 8))
+    count = StaticCacheOptions(capacity).rows(graph.num_nodes, row_nbytes(graph.features, 8))
     expected = by_heat(graph, policy, list(range(60)))[:count]
     for rank in (0, 2):  # the same on every rank, and every time
-        assert contents(StaticCache(capacity, policy), shard_of(graph, rank, 3), alone()) == expected
+        assert contents(StaticCacheOptions(capacity, policy), shard_of(graph, rank, 3), alone()) == expected
 
 
 @pytest.mark.parametrize("policy", ["degree", "frequency", "id"])
@@ -243,26 +245,27 @@ def test_a_cache_of_owned_rows_follows_the_partition(policy: Any) -> None:
         shard = shard_of(graph, rank, 3)
         owned = torch.nonzero(shard.owner == rank).flatten().tolist()
         for capacity in (5, 60):
-            found = contents(StaticCache(capacity, policy, of="owned"), shard, alone())
+            found = contents(StaticCacheOptions(capacity, policy, of="owned"), shard, alone())
             assert found == by_heat(graph, policy, owned)[:capacity]
 
 
 def test_what_a_cache_needs_to_know() -> None:
-    for kind in (StaticCache, ShardedCache):
-        assert [kind(1, policy).needs_presampling for policy in ("degree", "frequency", "id")] == [False, True, False]
-    assert [StaticCache(1, of=of).needs_partition for of in ("all", "owned")] == [False, True]
-    assert not ShardedCache(1).needs_partition
-    store = LocalStore(cache=StaticCache(1, "frequency", epochs=4))
-    assert (store.needs_presampling, store.presampled_epochs, store.collective) == (True, 4, False)
-    assert LocalStore(cache=ShardedCache(1)).collective and PartitionedStore().collective
-    assert (LocalStore().presampled_epochs, LocalStore().needs_presampling) == (0, False)
-    assert PartitionedStore().needs_partition and not LocalStore().needs_partition
+    for kind in (StaticCacheOptions, ShardedCacheOptions):
+        assert [kind(1, policy).presampled_epochs for policy in ("degree", "frequency", "id")] == [0, 10, 0]
+    assert [StaticCacheOptions(1, of=of).needs_partition for of in ("all", "owned")] == [False, True]
+    assert not ShardedCacheOptions(1).needs_partition
+    options = LocalOptions(cache=StaticCacheOptions(1, "frequency", epochs=4))
+    assert (options.presampled_epochs, options.is_collective, options.make().is_collective) == (4, False, False)
+    for collective in (LocalOptions(cache=ShardedCacheOptions(1)), PartitionedOptions()):
+        assert collective.is_collective and collective.make().is_collective
+    assert LocalOptions().presampled_epochs == 0
+    assert PartitionedOptions().needs_partition and not LocalOptions().needs_partition
 
 
 def _dealt(cases: list[tuple[int, Any, int | None]]) -> list[list[int]]:
     comm = Communicator(read_environment(), PhaseTimer(), CPU)
     shard = shard_of(graph_of(), comm.rank, comm.size)
-    found = [contents(ShardedCache(*case), shard, comm) for case in cases]
+    found = [contents(ShardedCacheOptions(*case), shard, comm) for case in cases]
     comm.barrier()  # nobody leaves a group that others still join
     comm.release()
     return found
@@ -299,6 +302,6 @@ def test_cliques_divide_the_ranks_that_share_a_batch(
     clique: int | None, workers: int, group: int | None, right: bool
 ) -> None:
     config = {"hardware": {"nodes": 1, "workers": workers}, "paradigm": {"_target_": SPLIT, "group_size": group}}
-    problems = LocalStore(cache=ShardedCache(1, clique=clique)).check(experiment_in(config))
+    problems = LocalOptions(cache=ShardedCacheOptions(1, clique=clique)).check(setting_in(config))
     assert [problem.key for problem in problems] == ([] if right else ["feature_store.cache.clique"])
     assert all(problem.fix == "feature_store.cache.clique=null" for problem in problems)

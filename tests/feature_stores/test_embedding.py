@@ -13,15 +13,17 @@ import numpy as np
 import pytest
 import torch
 from exchanging import CPU, connect, traffic
-from experiments import data_problems, estimated, experiment_in
+from experiments import data_problems, estimated, experiment_in, setting_in
 from store_cases import shard_of
 from torch import Tensor
 
 from gnnexp.cli.main import run_command
+from gnnexp.components.facts import GraphFacts
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.optimization import DEFAULT, optimizer_of
 from gnnexp.experiment.plan import as_seen
-from gnnexp.feature_stores.embedding import EmbeddingStore, SlicedEmbeddingStore
+from gnnexp.feature_stores.base import Share
+from gnnexp.feature_stores.embedding import EmbeddingOptions, SlicedEmbeddingOptions
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.record.records import read_epochs
@@ -29,7 +31,7 @@ from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, optimizer, small_config
 
 V, DIM, STEPS = 60, 7, 3
-EMBEDDING = {"_target_": "gnnexp.feature_stores.embedding.EmbeddingStore", "dim": DIM}
+EMBEDDING = {"_target_": "gnnexp.feature_stores.embedding.EmbeddingOptions", "dim": DIM}
 PLACES = ("owners", "ranges", "sliced")
 
 
@@ -74,7 +76,7 @@ def work(
     """What a rank does: each step two reads, whose gradients add up. Sliced ranks read what all the readers do."""
     comm = connect()
     sliced = place == "sliced"
-    store = (SlicedEmbeddingStore if sliced else EmbeddingStore)(DIM, **options)
+    store = (SlicedEmbeddingOptions if sliced else EmbeddingOptions)(DIM, **options).make()
     placed = shard_of(bare(), comm.rank, comm.size) if place == "owners" else Shard(bare(), comm.rank, comm.size)
     store.setup(placed, torch.float64, CPU, comm)
     name = {"adam": "Adam", "sgd": "SGD"}[kind]
@@ -173,7 +175,7 @@ def test_a_rate_of_their_own(initial):
 
 
 def test_what_is_forgotten_is_not_trained(initial):
-    comm, store = connect(), EmbeddingStore(DIM)
+    comm, store = connect(), EmbeddingOptions(DIM).make()
     store.setup(Shard(bare(), 0, 1), torch.float64, CPU, comm)
     store.begin(optimizer_of(DEFAULT), 0)
     store.read(torch.arange(9)).sum().backward()
@@ -221,13 +223,15 @@ def test_bytes(ranks, place):
         assert [rounds for _, rounds in sent] == [2, 2, 2]
     assert work(place, "sgd", 3, ()).nbytes == (V * DIM * 8, 0)
     # Rows, two moments, and gradients on their way.
-    assert EmbeddingStore(DIM).held_bytes(V * DIM * 8, 4) == 6 * V * DIM * 8 // 4
+    facts = GraphFacts.of(bare())
+    (need,) = EmbeddingOptions(DIM).needs(facts, DIM * 8, Share(V, 4))
+    assert need.num_bytes == 6 * V * DIM * 8 // 4
 
 
 # --- configuration ---------------------------------------------------------------------------------------------------
 def test_mistakes_are_named_all_at_once():
     with pytest.raises(ConfigError) as caught:
-        EmbeddingStore(0, scale=0.0, lr=math.inf)
+        EmbeddingOptions(0, scale=0.0, lr=math.inf).make()
     assert [problem.key for problem in caught.value.problems] == [
         "feature_store.dim",
         "feature_store.scale",
@@ -239,9 +243,9 @@ def test_one_home_for_every_row_and_an_optimizer_of_single_rows():
     split = {"_target_": "gnnexp.paradigms.split_parallel.SplitParallel"}
     config = small_config(MODELS["sage"], paradigm={**split, "group_size": 2})
     config["optimizer"] = optimizer("AdamW")
-    problems = EmbeddingStore(DIM).check(experiment_in(config))
+    problems = EmbeddingOptions(DIM).check(setting_in(config))
     assert [problem.key for problem in problems] == ["paradigm.group_size", "optimizer"]
-    assert EmbeddingStore(DIM).check(experiment_in(small_config(MODELS["sage"], paradigm=split))) == []
+    assert EmbeddingOptions(DIM).check(setting_in(small_config(MODELS["sage"], paradigm=split))) == []
 
 
 def embedded(**changes: Any) -> dict[str, Any]:

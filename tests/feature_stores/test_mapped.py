@@ -19,8 +19,8 @@ from gnnexp.comm.environment import read_environment
 from gnnexp.errors import ConfigError, RunError
 from gnnexp.experiment.build import build, experiment_of, read
 from gnnexp.experiment.plan import facts_of
-from gnnexp.feature_stores.base import FeatureStore
-from gnnexp.feature_stores.local import LocalStore
+from gnnexp.feature_stores.base import FeatureStoreOptions
+from gnnexp.feature_stores.local import LocalOptions
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.format import open_graph, save_graph
 from gnnexp.measure.phases import PhaseTimer
@@ -30,11 +30,15 @@ from gnnexp.testing.steps import MODELS, Curve, run_steps
 from gnnexp.testing.ways import config_in, placed
 from gnnexp.tiers import pinned
 
-LOCAL = "gnnexp.feature_stores.local.LocalStore"
+LOCAL = "gnnexp.feature_stores.local.LocalOptions"
 CACHES: dict[str, dict[str, Any] | None] = {
     "none": None,
     "static": {"_target_": STATIC, "capacity": 0.3},
-    "sharded": {"_target_": "gnnexp.feature_stores.sharded_cache.ShardedCache", "capacity": 9, "policy": "frequency"},
+    "sharded": {
+        "_target_": "gnnexp.feature_stores.sharded_cache.ShardedCacheOptions",
+        "capacity": 9,
+        "policy": "frequency",
+    },
 }
 needs_gpu = pytest.mark.skipif(not (torch.cuda.is_available() and has_triton()), reason="needs a GPU and Triton")
 emulated = pytest.mark.skipif(not is_wanted(), reason="make test-emulated-gpu runs these")
@@ -91,13 +95,13 @@ def test_the_run_must_have_the_dtype_of_the_file() -> None:
 
 def test_sparse_features_stay_on_the_host() -> None:
     experiment = experiment_of(_config())
-    (problem,) = experiment.feature_store.options.check_data(experiment, facts_of(experiment, graph_of(sparse=True)))
+    (problem,) = experiment.feature_store.check_data(experiment.setting, facts_of(experiment, graph_of(sparse=True)))
     assert "sparse" in str(problem)
 
 
 def test_a_rank_without_a_gpu_refuses(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no CUDA device"):
-        LocalStore(tier="mapped").setup(shard_of(stored(tmp_path / "g"), 0, 1), torch.float32, CPU, alone())
+        LocalOptions(tier="mapped").make().setup(shard_of(stored(tmp_path / "g"), 0, 1), torch.float32, CPU, alone())
 
 
 def test_pages_of_files_are_told_from_other_memory(tmp_path: Path) -> None:
@@ -178,7 +182,7 @@ def _reads(folder: Path, tier: str) -> list[tuple[dict[str, int], int]]:
         for cache in CACHES.values():
             graph = open_graph(folder)
             assert isinstance(graph.features, torch.Tensor)
-            store = build({"_target_": LOCAL, "tier": tier, "cache": cache}, FeatureStore)
+            store = build({"_target_": LOCAL, "tier": tier, "cache": cache}, FeatureStoreOptions).make()
             store.setup(shard_of(graph, comm.rank, comm.size), torch.float32, device, comm)
             link = 0
             for ids in reads_of(comm.rank, graph.num_nodes):
@@ -206,7 +210,7 @@ def test_rows_and_counts_are_those_of_the_pinned_copy(ranks, tmp_path, size) -> 
 def _memory(folder: Path) -> tuple[bool, bool, bool]:
     """Whether rows are where the graph maps them, are pinned, and are not pinned after the store is gone."""
     with _ranks_gpu() as (comm, device):
-        graph, store = open_graph(folder), LocalStore(tier="mapped")
+        graph, store = open_graph(folder), LocalOptions(tier="mapped").make()
         assert isinstance(graph.features, torch.Tensor)
         store.setup(shard_of(graph, comm.rank, comm.size), torch.float32, device, comm)
         assert isinstance(store._features, torch.Tensor)

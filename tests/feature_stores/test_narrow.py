@@ -15,7 +15,7 @@ from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import read_environment
 from gnnexp.experiment.build import build, experiment_of, read
 from gnnexp.experiment.plan import facts_of
-from gnnexp.feature_stores.base import FeatureStore
+from gnnexp.feature_stores.base import FeatureStoreOptions
 from gnnexp.feature_stores.sliced import SlicedStore
 from gnnexp.graph.graph import Graph
 from gnnexp.measure.phases import PhaseTimer
@@ -25,7 +25,7 @@ from gnnexp.testing.steps import MODELS, Curve, run_steps
 from gnnexp.testing.ways import config_in, placed
 
 NARROW = {"dtype": "bfloat16"}
-SHARDED = "gnnexp.feature_stores.sharded_cache.ShardedCache"
+SHARDED = "gnnexp.feature_stores.sharded_cache.ShardedCacheOptions"
 CACHES: tuple[dict[str, Any] | None, ...] = (
     None,
     {"_target_": STATIC, "capacity": 0.3},
@@ -48,7 +48,7 @@ def _reads(node: dict[str, Any], dtype: torch.dtype) -> tuple[dict[str, int], in
     whole = rounded(graph).features
     assert isinstance(whole, torch.Tensor)
     comm = Communicator(read_environment(), PhaseTimer(), CPU)
-    store = build(node, FeatureStore)
+    store = build(node, FeatureStoreOptions).make()
     store.setup(shard_of(graph, comm.rank, comm.size), dtype, CPU, comm)
     columns = store.dims if isinstance(store, SlicedStore) else slice(None)
     for ids in reads_of(0 if isinstance(store, SlicedStore) else comm.rank, graph.num_nodes):
@@ -63,7 +63,7 @@ def _reads(node: dict[str, Any], dtype: torch.dtype) -> tuple[dict[str, int], in
 
 @pytest.mark.parametrize("store", [*STORES, "sliced"])
 def test_rows_are_the_rounded_ones_and_take_two_bytes_per_value(ranks, store) -> None:
-    base = {"_target_": "gnnexp.feature_stores.sliced.SlicedStore"} if store == "sliced" else STORES[store]
+    base = {"_target_": "gnnexp.feature_stores.sliced.SlicedOptions"} if store == "sliced" else STORES[store]
     for cache in CACHES[:1] if store == "sliced" else CACHES:
         node = base if store == "sliced" else {**base, "cache": cache}
         narrow = ranks(3).run(_reads, {**node, **NARROW}, torch.float32)
@@ -122,7 +122,7 @@ def test_paradigms_that_read_features_elsewhere_refuse(way: str) -> None:
 def test_sparse_features_and_unknown_types_are_refused() -> None:
     experiment = experiment_of(config_in("data", MODELS["sage"], feature_store=NARROW))
     facts = facts_of(experiment, graph_of(sparse=True))
-    assert [one.key for one in experiment.feature_store.options.check_data(experiment, facts)] == [
+    assert [one.key for one in experiment.feature_store.check_data(experiment.setting, facts)] == [
         "feature_store.dtype"
     ]
     (problem,) = read(

@@ -15,7 +15,8 @@ from gnnexp.comm.environment import Environment, read_environment
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import experiment_of, read
 from gnnexp.experiment.plan import facts_of
-from gnnexp.feature_stores.local import LocalStore
+from gnnexp.feature_stores.base import Share
+from gnnexp.feature_stores.local import LocalOptions
 from gnnexp.graph.shard import Shard
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.testing.graphs import nasty_graph
@@ -23,7 +24,7 @@ from gnnexp.testing.steps import MODELS, Curve, run_steps
 from gnnexp.testing.ways import config_in, placed
 from gnnexp.training.assemble import Artifacts, assemble
 
-STATIC = {"_target_": "gnnexp.feature_stores.static_cache.StaticCache", "capacity": 5}
+STATIC = {"_target_": "gnnexp.feature_stores.static_cache.StaticCacheOptions", "capacity": 5}
 
 
 def _config(way: str, size: int, tier: str, device: str = "cuda", **store: object) -> dict[str, Any]:
@@ -55,14 +56,14 @@ def test_what_cannot_be_is_refused(way: str, device: str, store: dict[str, objec
 
 def test_sparse_features_stay_on_the_host() -> None:
     experiment = experiment_of(_config("data", 1, "device"))
-    problems = experiment.feature_store.options.check_data(experiment, facts_of(experiment, graph_of(sparse=True)))
+    problems = experiment.feature_store.check_data(experiment.setting, facts_of(experiment, graph_of(sparse=True)))
     assert [problem.key for problem in problems] == ["feature_store.tier"]
 
 
 def test_a_rank_without_a_gpu_refuses() -> None:
     cpu = torch.device("cpu")
     with pytest.raises(ConfigError, match="no CUDA device"):
-        LocalStore(tier="device").setup(
+        LocalOptions(tier="device").make().setup(
             Shard(nasty_graph()), torch.float32, cpu, Communicator(Environment(), PhaseTimer(), cpu)
         )
 
@@ -117,15 +118,16 @@ def test_auto_takes_the_gpu_where_all_rows_fit(way, device, store, room, words) 
     assert not [one for one in read(config).problems if "tier" in one.key]
     experiment = experiment_of(config)
     made, facts = experiment.feature_store.make(), facts_of(experiment, graph_of())
-    assert made.place(experiment, facts, asked).startswith(words)
-    assert made.on_device == words.startswith("device") and experiment.feature_store.options.device_bytes(5) == 0
+    assert made.place(experiment.setting, facts, asked).startswith(words)
+    assert made.on_device == words.startswith("device")
+    assert not sum(need.num_bytes for need in experiment.feature_store.needs(facts, 8, Share(facts.num_nodes, 1)))
 
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_auto_of_sparse_features_is_the_host(sparse: bool) -> None:
     experiment = experiment_of(_config("data", 1, "auto"))
     made, facts = experiment.feature_store.make(), facts_of(experiment, graph_of(sparse=sparse))
-    assert made.place(experiment, facts, lambda: ROOMY).startswith("host: sparse" if sparse else "device: ")
+    assert made.place(experiment.setting, facts, lambda: ROOMY).startswith("host: sparse" if sparse else "device: ")
 
 
 def _chosen(config: dict[str, Any]) -> str:

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 import torch
 from exchanging import CPU, alone
-from experiments import experiment_in, seen
+from experiments import setting_and_facts, setting_in
 from store_cases import graph_of, reads_of, shard_of
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import read_environment
 from gnnexp.errors import ConfigError, RunError
 from gnnexp.experiment.build import build
-from gnnexp.feature_stores.base import FeatureStore
-from gnnexp.feature_stores.local import LocalStore
-from gnnexp.feature_stores.sharded_cache import ShardedCache
+from gnnexp.feature_stores.base import FeatureStoreOptions
+from gnnexp.feature_stores.local import LocalOptions
+from gnnexp.feature_stores.sharded_cache import ShardedCacheOptions
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.ops.backends import has_triton
 from gnnexp.testing.emulated import counting, is_wanted
@@ -26,9 +26,9 @@ from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, Curve, run_steps
 from gnnexp.testing.ways import config_in, placed
 
-LOCAL = "gnnexp.feature_stores.local.LocalStore"
-PARTITIONED = "gnnexp.feature_stores.partitioned.PartitionedStore"
-SHARDED = "gnnexp.feature_stores.sharded_cache.ShardedCache"
+LOCAL = "gnnexp.feature_stores.local.LocalOptions"
+PARTITIONED = "gnnexp.feature_stores.partitioned.PartitionedOptions"
+SHARDED = "gnnexp.feature_stores.sharded_cache.ShardedCacheOptions"
 SPLIT = "gnnexp.paradigms.split_parallel.SplitParallel"
 # One row for three ranks leaves two ranks without rows; all rows leave nothing to read from the host.
 CACHES: dict[str, dict[str, Any]] = {
@@ -57,7 +57,7 @@ def _rank() -> tuple[Communicator, torch.device]:
 # --- what is refused --------------------------------------------------------------------------------------------------
 def test_an_unknown_way_of_access_is_refused() -> None:
     with pytest.raises(ConfigError, match="must be one of: auto, collective, peer"):
-        ShardedCache(1, access="nvlink")  # type: ignore[arg-type]
+        ShardedCacheOptions(1, access="nvlink")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -69,35 +69,35 @@ def test_an_unknown_way_of_access_is_refused() -> None:
     ],
 )
 def test_what_cannot_be_is_refused(hardware: dict[str, Any], way: dict[str, Any] | None, words: str) -> None:
-    experiment = experiment_in({"hardware": {"device": "cuda", "nodes": 1, "workers": 2, **hardware}})
-    store = LocalStore(cache=ShardedCache(1, access="peer", **(way or {})))
-    (problem,) = store.check(experiment)
+    setting = setting_in({"hardware": {"device": "cuda", "nodes": 1, "workers": 2, **hardware}})
+    store = LocalOptions(cache=ShardedCacheOptions(1, access="peer", **(way or {})))
+    (problem,) = store.check(setting)
     assert (problem.key, problem.value) == ("feature_store.cache.access", "peer") and words in problem.allowed
     assert "feature_store.cache.access=auto" in problem.fix
-    assert LocalStore(cache=ShardedCache(1, **(way or {}))).check(experiment) == []
+    assert LocalOptions(cache=ShardedCacheOptions(1, **(way or {}))).check(setting) == []
 
 
 def test_it_needs_triton_only_if_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gnnexp.feature_stores.peer_access.has_triton", lambda: False)
-    experiment = experiment_in({"hardware": {"device": "cuda", "nodes": 1, "workers": 2}})
-    (problem,) = LocalStore(cache=ShardedCache(1, access="peer")).check(experiment)
-    assert "triton" in str(problem) and LocalStore(cache=ShardedCache(1)).check(experiment) == []
+    setting = setting_in({"hardware": {"device": "cuda", "nodes": 1, "workers": 2}})
+    (problem,) = LocalOptions(cache=ShardedCacheOptions(1, access="peer")).check(setting)
+    assert "triton" in str(problem) and LocalOptions(cache=ShardedCacheOptions(1)).check(setting) == []
 
 
 def test_sparse_features_are_read_by_exchanges() -> None:
-    found = seen({"hardware": {"device": "cuda", "nodes": 1, "workers": 2}}, graph_of(sparse=True))
-    (problem,) = LocalStore(cache=ShardedCache(1, access="peer")).check_data(*found)
+    found = setting_and_facts({"hardware": {"device": "cuda", "nodes": 1, "workers": 2}}, graph_of(sparse=True))
+    (problem,) = LocalOptions(cache=ShardedCacheOptions(1, access="peer")).check_data(*found)
     assert problem.key == "feature_store.cache.access"
-    assert LocalStore(cache=ShardedCache(1)).check_data(*found) == []
+    assert LocalOptions(cache=ShardedCacheOptions(1)).check_data(*found) == []
 
 
 def test_a_rank_without_a_gpu_exchanges_rows_or_refuses() -> None:
-    shard, cache = shard_of(graph_of(), 0, 1), ShardedCache(9)
-    store = LocalStore(cache=cache)
+    shard, cache = shard_of(graph_of(), 0, 1), ShardedCacheOptions(9)
+    store = LocalOptions(cache=cache).make()
     store.setup(shard, torch.float32, CPU, alone())
-    assert store.chosen == {"cache_access": "collective: rows are read on the CPU"} and store.collective
+    assert store.chosen == {"cache_access": "collective: rows are read on the CPU"} and store.is_collective
     with pytest.raises(RunError, match=r"rows are read on the CPU; set feature_store\.cache\.access=collective"):
-        LocalStore(cache=ShardedCache(9, access="peer")).setup(shard, torch.float32, CPU, alone())
+        LocalOptions(cache=ShardedCacheOptions(9, access="peer")).make().setup(shard, torch.float32, CPU, alone())
 
 
 def _broken(fault: str, patch: pytest.MonkeyPatch) -> None:
@@ -124,11 +124,11 @@ def _refused(fault: str, where: int) -> list[str]:
         if comm.rank == where:
             _broken(fault, patch)
         with pytest.raises(RunError) as caught:
-            LocalStore(cache=ShardedCache(9, access="peer")).setup(shard, torch.float32, device, comm)
-        store = LocalStore(cache=ShardedCache(9))
+            LocalOptions(cache=ShardedCacheOptions(9, access="peer")).make().setup(shard, torch.float32, device, comm)
+        store = LocalOptions(cache=ShardedCacheOptions(9)).make()
         store.setup(shard, torch.float32, device, comm)
         heard = [str(caught.value), store.chosen["cache_access"]]
-    assert isinstance(shard.graph.features, torch.Tensor) and store.collective
+    assert isinstance(shard.graph.features, torch.Tensor) and store.is_collective
     rows = store.read(torch.arange(60))
     assert isinstance(rows, torch.Tensor) and rows.cpu().equal(shard.graph.features)
     comm.barrier()
@@ -176,7 +176,7 @@ def _reads(nodes: list[dict[str, Any]], dtype: torch.dtype) -> list[Read]:
     graph.features[7, 3] = float("nan")  # a missing value is no wrong value
     for node in nodes:
         whole = graph.features.to(torch.bfloat16 if node.get("dtype") else dtype).to(dtype)
-        store = build(node, FeatureStore)
+        store = build(node, FeatureStoreOptions).make()
         store.setup(shard_of(graph, comm.rank, comm.size), dtype, device, comm)
         kept.append(store)
         comm.ledger.take()
@@ -192,7 +192,7 @@ def _reads(nodes: list[dict[str, Any]], dtype: torch.dtype) -> list[Read]:
             assert isinstance(rows, torch.Tensor) and rows.is_cuda and rows.dtype == dtype
             assert rows.cpu().view(torch.uint8).equal(whole[ids.long().cpu()].view(torch.uint8))
         rounds = sum(traffic.rounds for traffic in comm.ledger.take().values())
-        found.append((store.take_counts(), totals, rounds, store.collective))
+        found.append((store.take_counts(), totals, rounds, store.is_collective))
         assert set(store.take_counts().values()) == {0}, "counts begin at 0 again"
         store.finish()
     comm.barrier()
@@ -286,7 +286,7 @@ def test_training_is_that_of_exchanges(ranks, way, size, sampler, tier, model, o
 def _freed() -> str:
     """Rank 0 frees its rows; what rank 1 hears when it then reads them."""
     comm, device = _rank()
-    store = LocalStore(cache=ShardedCache(30, access="peer"))
+    store = LocalOptions(cache=ShardedCacheOptions(30, access="peer")).make()
     store.setup(shard_of(graph_of(), comm.rank, comm.size), torch.float32, device, comm)
     heard = ""
     if comm.rank == 0:

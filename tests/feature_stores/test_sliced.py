@@ -8,14 +8,14 @@ from typing import Literal
 import pytest
 import torch
 from exchanging import CPU
-from experiments import experiment_in, seen
+from experiments import setting_and_facts, setting_in
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_cases import as_dense, graph_of, reads_of, shard_of
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import read_environment
-from gnnexp.feature_stores.sliced import SlicedStore, slice_bounds
+from gnnexp.feature_stores.sliced import SlicedOptions, slice_bounds
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.measure.phases import PhaseTimer
 
@@ -36,9 +36,9 @@ def _slice(
 ) -> tuple[list[torch.Tensor], dict[str, int], int]:
     comm = Communicator(read_environment(), PhaseTimer(), CPU)
     graph = graph_of(sparse=sparse, num_features=num_features)
-    store = SlicedStore(tier)
+    store = SlicedOptions(tier).make()
     store.setup(shard_of(graph, comm.rank, comm.size), torch.float64, CPU, comm)
-    assert not store.collective and comm.ledger.take() == {}
+    assert not store.is_collective and comm.ledger.take() == {}
     rows = [store.read(ids) for ids in reads_of(7, graph.num_nodes)]
     width = store.dims.stop - store.dims.start
     assert all(isinstance(found, SparseRows) == sparse and found.shape[1] == width for found in rows)
@@ -85,6 +85,6 @@ def test_a_slice_that_does_not_fit_the_device_is_refused() -> None:
     needed = graph.num_nodes * 13 * 4 // 4
     for memory, wrong in ((needed, 0), (needed - 1, 1), (None, 0)):
         config["hardware"]["device_memory"] = memory
-        assert len(SlicedStore("device").check_data(*seen(config, graph))) == wrong
-        assert SlicedStore("host").check_data(*seen(config, graph)) == []
-    assert SlicedStore("gpu").check(experiment_in(config))[0].key == "feature_store.tier"
+        assert len(SlicedOptions("device").check_data(*setting_and_facts(config, graph))) == wrong
+        assert SlicedOptions("host").check_data(*setting_and_facts(config, graph)) == []
+    assert SlicedOptions("gpu").check(setting_in(config))[0].key == "feature_store.tier"

@@ -28,7 +28,7 @@ pytestmark = [
         reason="needs Triton, and on the emulated device TRITON_INTERPRET=1",
     ),
 ]
-SHARDED = {"_target_": "gnnexp.feature_stores.sharded_cache.ShardedCache", "capacity": 9}
+SHARDED = {"_target_": "gnnexp.feature_stores.sharded_cache.ShardedCacheOptions", "capacity": 9}
 
 
 @contextmanager

@@ -14,16 +14,16 @@ from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import read_environment
 from gnnexp.errors import DataError
 from gnnexp.experiment.build import build
-from gnnexp.feature_stores.base import FeatureStore
-from gnnexp.feature_stores.local import LocalStore
-from gnnexp.feature_stores.partitioned import PartitionedStore
-from gnnexp.feature_stores.sliced import SlicedStore
+from gnnexp.feature_stores.base import FeatureStoreOptions
+from gnnexp.feature_stores.local import LocalOptions
+from gnnexp.feature_stores.partitioned import PartitionedOptions
+from gnnexp.feature_stores.sliced import SlicedOptions
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.testing.exactness import parts
 from gnnexp.testing.graphs import nasty_graph
 
-SHARDED = "gnnexp.feature_stores.sharded_cache.ShardedCache"
+SHARDED = "gnnexp.feature_stores.sharded_cache.ShardedCacheOptions"
 CACHES: dict[str, dict[str, Any] | None] = {
     "none": None,
     "static": {"_target_": STATIC, "capacity": 0.3},
@@ -43,7 +43,7 @@ def _read(nodes: list[dict[str, Any]], sparse: bool, dtype: torch.dtype) -> list
     assert graph.features is not None
     whole = as_dense(graph.features).to(dtype)
     for node in nodes:
-        store = build(node, FeatureStore)
+        store = build(node, FeatureStoreOptions).make()
         store.setup(shard_of(graph, comm.rank, comm.size), dtype, CPU, comm)
         total = 0
         for ids in reads_of(comm.rank, graph.num_nodes):
@@ -126,7 +126,7 @@ def test_partitioned_rows_that_nobody_else_owns_cost_two_rounds_and_their_bytes(
 
 def _traffic() -> tuple[int, int, int]:
     graph, comm = graph_of(), Communicator(read_environment(), PhaseTimer(), CPU)
-    store = PartitionedStore()
+    store = PartitionedOptions().make()
     store.setup(shard_of(graph, comm.rank, comm.size), torch.float32, CPU, comm)
     comm.ledger.take()
     ids = torch.arange(60)[comm.rank * 10 :]
@@ -139,26 +139,26 @@ def _traffic() -> tuple[int, int, int]:
 
 def test_a_graph_without_features_is_refused() -> None:
     shard = shard_of(replace(nasty_graph(), features=None), 0, 1)
-    for store in (LocalStore(), PartitionedStore(), SlicedStore()):
+    for store in (LocalOptions().make(), PartitionedOptions().make(), SlicedOptions().make()):
         with pytest.raises(DataError, match="has no vertex features"):
             store.setup(shard, torch.float32, CPU, alone())
 
 
 @pytest.mark.parametrize(
-    ("make", "sparse"),
+    ("options", "sparse"),
     [
-        pytest.param(lambda: LocalStore("ram"), False, id="ram dense"),
-        pytest.param(lambda: LocalStore("ram"), True, id="ram sparse"),
-        pytest.param(PartitionedStore, False, id="partitioned dense"),
-        pytest.param(PartitionedStore, True, id="partitioned sparse"),
-        pytest.param(SlicedStore, False, id="sliced dense"),
-        pytest.param(SlicedStore, True, id="sliced sparse"),
+        pytest.param(LocalOptions("ram"), False, id="ram dense"),
+        pytest.param(LocalOptions("ram"), True, id="ram sparse"),
+        pytest.param(PartitionedOptions(), False, id="partitioned dense"),
+        pytest.param(PartitionedOptions(), True, id="partitioned sparse"),
+        pytest.param(SlicedOptions(), False, id="sliced dense"),
+        pytest.param(SlicedOptions(), True, id="sliced sparse"),
     ],
 )
-def test_what_is_held_in_ram_is_a_copy(make: Any, sparse: bool) -> None:
+def test_what_is_held_in_ram_is_a_copy(options: FeatureStoreOptions, sparse: bool) -> None:
     """With one rank and the file's own dtype too."""
     graph = graph_of(sparse=sparse)
-    store = make()
+    store = options.make()
     store.setup(shard_of(graph, 0, 1), torch.float32, CPU, alone())
     ids = torch.arange(60)
     before = as_dense(store.read(ids)).clone()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,10 @@ from gnnexp.comm.environment import read_environment
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import build, experiment_of, read
 from gnnexp.experiment.plan import facts_of
-from gnnexp.feature_stores.base import FeatureStore
+from gnnexp.feature_stores.base import FeatureStoreOptions
 from gnnexp.feature_stores.cache import FeatureCache
-from gnnexp.feature_stores.local import LocalStore
-from gnnexp.feature_stores.static_cache import StaticCache
+from gnnexp.feature_stores.local import LocalOptions
+from gnnexp.feature_stores.static_cache import StaticCache, StaticCacheOptions
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.ops.backends import has_triton
 from gnnexp.testing.emulated import counting, is_wanted
@@ -27,8 +28,8 @@ from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, Curve, run_steps
 from gnnexp.testing.ways import config_in, placed
 
-LOCAL = "gnnexp.feature_stores.local.LocalStore"
-SHARDED = "gnnexp.feature_stores.sharded_cache.ShardedCache"
+LOCAL = "gnnexp.feature_stores.local.LocalOptions"
+SHARDED = "gnnexp.feature_stores.sharded_cache.ShardedCacheOptions"
 CACHES: dict[str, dict[str, Any] | None] = {
     "none": None,
     "static": {"_target_": STATIC, "capacity": 0.3},
@@ -75,13 +76,13 @@ def test_it_needs_triton(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_sparse_features_stay_on_the_host() -> None:
     experiment = experiment_of(_config("data", 1, "uva"))
-    problems = experiment.feature_store.options.check_data(experiment, facts_of(experiment, graph_of(sparse=True)))
+    problems = experiment.feature_store.check_data(experiment.setting, facts_of(experiment, graph_of(sparse=True)))
     assert [problem.key for problem in problems] == ["feature_store.tier"]
 
 
 def test_a_rank_without_a_gpu_refuses() -> None:
     with pytest.raises(ConfigError, match="no CUDA device"):
-        LocalStore(tier="uva").setup(shard_of(graph_of(), 0, 1), torch.float32, CPU, alone())
+        LocalOptions(tier="uva").make().setup(shard_of(graph_of(), 0, 1), torch.float32, CPU, alone())
 
 
 # --- rows and counts --------------------------------------------------------------------------------------------------
@@ -96,7 +97,7 @@ def _reads(nodes: list[dict[str, Any]], dtype: torch.dtype) -> list[tuple[dict[s
     assert isinstance(graph.features, torch.Tensor)
     for node in nodes:
         whole = graph.features.to(torch.bfloat16 if node.get("dtype") else dtype).to(dtype)
-        store = build(node, FeatureStore)
+        store = build(node, FeatureStoreOptions).make()
         store.setup(shard_of(graph, comm.rank, comm.size), dtype, device, comm)
         kept.append(store)
         link = waits = 0
@@ -184,11 +185,19 @@ class Plain(StaticCache):
     read_past = FeatureCache.read_past  # type: ignore[assignment]
 
 
+@dataclass(frozen=True)
+class PlainOptions(StaticCacheOptions):
+    """Its options."""
+
+    def make(self) -> Plain:
+        return Plain(self)
+
+
 @pytest.mark.gpu
 @needs_gpu
 def test_other_caches_read_their_misses_over_the_link() -> None:
     graph, device = graph_of(), torch.device("cuda", 0)
-    store = LocalStore(tier="uva", cache=Plain(20))
+    store = LocalOptions(tier="uva", cache=PlainOptions(20)).make()
     store.setup(shard_of(graph, 0, 1), torch.float32, device, alone())
     ids = torch.arange(60)
     rows = store.read(ids)
@@ -220,7 +229,7 @@ def _memory() -> tuple[str, bool]:
     device = torch.device("cuda", environment.local_rank % torch.cuda.device_count())
     torch.cuda.set_device(device)
     comm = Communicator(environment, PhaseTimer(), CPU)
-    store = LocalStore(tier="uva")
+    store = LocalOptions(tier="uva").make()
     store.setup(shard_of(graph_of(), comm.rank, comm.size), torch.float32, device, comm)
     assert isinstance(store._features, torch.Tensor)
     address, pinned = store._features.data_ptr(), store._features.is_pinned()

@@ -4,7 +4,7 @@ import signal
 import sys
 from pathlib import Path
 
-from gnnexp.experiment.schema import HardwareConfig
+from gnnexp.components.schema import HardwareConfig
 from gnnexp.launchers.local import LocalLauncher
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from launching import HERE, gone, pids, prepare, start_driver, starters, wait_until
 
-from gnnexp.experiment.schema import HardwareConfig
+from gnnexp.components.schema import HardwareConfig
 from gnnexp.files.pulse import Pulse, is_stopped
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.local import LocalLauncher

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from launching import HERE, prepare
 
-from gnnexp.experiment.schema import HardwareConfig
+from gnnexp.components.schema import HardwareConfig
 from gnnexp.launchers.interrupts import Interrupts, handling, noted
 from gnnexp.launchers.local import LocalLauncher
 from gnnexp.launchers.watch import Watchdog

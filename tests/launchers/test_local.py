@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from launching import HERE, gone, pids, prepare, start_driver, wait_until
 
-from gnnexp.experiment.schema import HardwareConfig
+from gnnexp.components.schema import HardwareConfig
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.local import LocalLauncher
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnexp.experiment.schema import HardwareConfig
+from gnnexp.components.schema import HardwareConfig
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.local import LocalLauncher
 from gnnexp.launchers.status import Status, hanging

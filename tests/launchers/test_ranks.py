@@ -13,8 +13,8 @@ import pytest
 from experiments import experiment_in
 from launching import HERE, gone, pids, prepare, starters, wait_until
 
+from gnnexp.components.schema import HardwareConfig
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.launchers.base import Launchers, Outcome
 from gnnexp.launchers.local import LocalLauncher
 from gnnexp.launchers.ranks import Ranks

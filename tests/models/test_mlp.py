@@ -96,7 +96,7 @@ def test_same_losses_and_gradients_as_one_worker(ranks, way):
     config = small_config(NODE)
     config["paradigm"] = paradigm
     if paradigm["_target_"] == PUSH_PULL:
-        config["feature_store"] = {"_target_": "gnnexp.feature_stores.sliced.SlicedStore"}
+        config["feature_store"] = {"_target_": "gnnexp.feature_stores.sliced.SlicedOptions"}
     elif way not in ("data", "split"):
         config["sampler"] = {"_target_": "gnnexp.samplers.full.FullSampler", "key": "global"}
         config["train"]["batch_size"] = None

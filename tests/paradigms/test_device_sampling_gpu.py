@@ -129,7 +129,7 @@ def test_batches_that_ranks_make_together_on_gpus_are_those_of_the_hosts(
         assert curve.work == other.work
 
 
-CACHED = {"_target_": "gnnexp.feature_stores.static_cache.StaticCache", "capacity": 0.3}
+CACHED = {"_target_": "gnnexp.feature_stores.static_cache.StaticCacheOptions", "capacity": 0.3}
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ CACHED = {"_target_": "gnnexp.feature_stores.static_cache.StaticCache", "capacit
         (
             "data",
             PARTITIONED,
-            {"feature_store": {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore", "cache": CACHED}},
+            {"feature_store": {"_target_": "gnnexp.feature_stores.partitioned.PartitionedOptions", "cache": CACHED}},
         ),
         ("split", {}, {"train": {"batch_size": None}}),
         ("split", {"fanouts": [3, 2], **PARTITIONED}, {"model": {"_target_": "gnnexp.models.sage_pool.SAGEPool"}}),

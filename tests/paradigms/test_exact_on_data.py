@@ -43,8 +43,8 @@ from gnnexp.testing.ways import WAYS, config_in, placed
 
 SPLIT = {"_target_": "gnnexp.paradigms.split_parallel.SplitParallel"}
 PUSH_PULL = {"_target_": "gnnexp.paradigms.push_pull.PushPull"}
-SLICED = {"_target_": "gnnexp.feature_stores.sliced.SlicedStore"}
-PARTITIONED = {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"}
+SLICED = {"_target_": "gnnexp.feature_stores.sliced.SlicedOptions"}
+PARTITIONED = {"_target_": "gnnexp.feature_stores.partitioned.PartitionedOptions"}
 PARTITIONERS: dict[str, Callable[[], Partitioner]] = {
     "random": RandomPartitioner,
     "range": RangePartitioner,
@@ -129,7 +129,7 @@ def test_push_pull(ranks, make, data, model, steps):
     ("data", "model"), combinations(DATASETS, ["sage", "gat"], quick=lambda data, model: (data, model) in FEW)
 )
 def test_partitioned_topology_and_features(ranks, make, data, model, steps):
-    cache = {"_target_": "gnnexp.feature_stores.sharded_cache.ShardedCache", "capacity": 0.05}
+    cache = {"_target_": "gnnexp.feature_stores.sharded_cache.ShardedCacheOptions", "capacity": 0.05}
     config = _config(model, paradigm={"assign": "owner"}, sampler={"topology": "partitioned"})
     config["feature_store"] = {**PARTITIONED, "cache": cache}
     partition = _partition(MetisPartitioner(), make(), config, 3)

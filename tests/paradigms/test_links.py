@@ -161,7 +161,9 @@ def test_links_of_a_graph_with_features(ranks, way, steps):
     config = config_of(way, "sage", "dot")
     sliced = way in SLICED
     config["feature_store"] = {
-        "_target_": "gnnexp.feature_stores.sliced.SlicedStore" if sliced else "gnnexp.feature_stores.local.LocalStore"
+        "_target_": "gnnexp.feature_stores.sliced.SlicedOptions"
+        if sliced
+        else "gnnexp.feature_stores.local.LocalOptions"
     }
     partition = placed(way, featured(), 3)
     assert_exact(ranks, 3, featured, config, 1e-10, partition=partition, steps=steps)

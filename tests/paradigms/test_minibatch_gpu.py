@@ -11,11 +11,11 @@ from gnnexp.testing.steps import MODELS, global_losses, run_steps, small_config,
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")]
 
-SLICED = {"_target_": "gnnexp.feature_stores.sliced.SlicedStore"}
-PARTITIONED = {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"}
-SHARDED = {"_target_": "gnnexp.feature_stores.sharded_cache.ShardedCache", "capacity": 0.2}
-STATIC = {"_target_": "gnnexp.feature_stores.static_cache.StaticCache", "capacity": 0.2, "of": "owned"}
-LOCAL = {"_target_": "gnnexp.feature_stores.local.LocalStore"}
+SLICED = {"_target_": "gnnexp.feature_stores.sliced.SlicedOptions"}
+PARTITIONED = {"_target_": "gnnexp.feature_stores.partitioned.PartitionedOptions"}
+SHARDED = {"_target_": "gnnexp.feature_stores.sharded_cache.ShardedCacheOptions", "capacity": 0.2}
+STATIC = {"_target_": "gnnexp.feature_stores.static_cache.StaticCacheOptions", "capacity": 0.2, "of": "owned"}
+LOCAL = {"_target_": "gnnexp.feature_stores.local.LocalOptions"}
 SPLIT = {"_target_": "gnnexp.paradigms.split_parallel.SplitParallel"}
 PUSH_PULL = {"_target_": "gnnexp.paradigms.push_pull.PushPull"}
 DATA = {"_target_": "gnnexp.paradigms.data_parallel.DataParallel", "assign": "owner"}

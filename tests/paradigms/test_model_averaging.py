@@ -15,7 +15,7 @@ from combinations import combinations
 from experiments import assembled, experiment_in, planned
 
 from gnnexp.comm.environment import read_environment
-from gnnexp.experiment.plan import GraphFacts
+from gnnexp.components.facts import GraphFacts
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.graph.parts import open_parts, write_parts
@@ -365,7 +365,7 @@ def test_what_does_not_go_together_is_said():
     config = averaging("gcn", paradigm={"sync_every": 2, "reserve": 5}, train={"eval_every": 3})
     problems = ModelAveraging(sync_every=2, reserve=5).check(experiment_in(config))
     assert [problem.key for problem in problems] == ["train.eval_every", "paradigm.reserve"]
-    config["feature_store"] = {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"}
+    config["feature_store"] = {"_target_": "gnnexp.feature_stores.partitioned.PartitionedOptions"}
     config["sampler"]["topology"] = "partitioned"
     keys = [problem.key for problem in ModelAveraging(sync_every=3).check(experiment_in(config))]
     assert keys == ["feature_store", "sampler.topology"]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from gnnexp.components.locate import locate
 from gnnexp.experiment.build import build
-from gnnexp.experiment.locate import locate
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.paradigms.trainer import Trainer
 

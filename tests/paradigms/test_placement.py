@@ -15,9 +15,9 @@ from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, run_steps, small_config
 
 OWNER = {"assign": "owner"}
-PARTITIONED = {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"}
-STATIC = "gnnexp.feature_stores.static_cache.StaticCache"
-SHARDED = "gnnexp.feature_stores.sharded_cache.ShardedCache"
+PARTITIONED = {"_target_": "gnnexp.feature_stores.partitioned.PartitionedOptions"}
+STATIC = "gnnexp.feature_stores.static_cache.StaticCacheOptions"
+SHARDED = "gnnexp.feature_stores.sharded_cache.ShardedCacheOptions"
 CACHES = {
     "static": {"_target_": STATIC, "capacity": 0.3},
     "static_owned": {"_target_": STATIC, "capacity": 7, "policy": "frequency", "of": "owned"},

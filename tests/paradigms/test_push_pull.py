@@ -19,7 +19,7 @@ from gnnexp.training.assemble import Artifacts
 
 PUSH_PULL = {"_target_": "gnnexp.paradigms.push_pull.PushPull"}
 BOUNDS = {"float64": 1e-10, "float32": 1e-5}
-SLICED = {"_target_": "gnnexp.feature_stores.sliced.SlicedStore"}
+SLICED = {"_target_": "gnnexp.feature_stores.sliced.SlicedOptions"}
 
 
 def _config(model: str, dtype: str = "float64", pull: str = "auto", **changes):

@@ -49,7 +49,7 @@ def config_of(way: str, model: str, dtype: str = "float64") -> dict[str, Any]:
     config = small_config(MODELS[model], hardware=PROFILE, train={"dtype": dtype})
     config["paradigm"] = WAYS[way][0]
     if way in SLICED:
-        config["feature_store"] = {"_target_": "gnnexp.feature_stores.sliced.SlicedStore"}
+        config["feature_store"] = {"_target_": "gnnexp.feature_stores.sliced.SlicedOptions"}
     if way not in MINI_BATCH:
         config["sampler"] = FULL
         config["train"]["batch_size"] = None

@@ -102,8 +102,8 @@ def test_full_neighbours_in_one_batch(ranks, steps):
 
 def test_aligned_cache_and_partitioned_rows(ranks, steps):
     config = _config("gat")
-    cache = {"_target_": "gnnexp.feature_stores.static_cache.StaticCache", "capacity": 0.1, "of": "owned"}
-    config["feature_store"] = {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore", "cache": cache}
+    cache = {"_target_": "gnnexp.feature_stores.static_cache.StaticCacheOptions", "capacity": 0.1, "of": "owned"}
+    config["feature_store"] = {"_target_": "gnnexp.feature_stores.partitioned.PartitionedOptions", "cache": cache}
     curves, _ = assert_exact(ranks, 4, nasty_graph, config, 1e-10, num_parts=4, steps=steps)
     assert all(curve.work["features_loaded_remote"] == 0 for curve in curves), "a rank reads what it owns"
     assert sum(curve.work["features_loaded_local"] for curve in curves) > 0

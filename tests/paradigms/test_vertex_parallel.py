@@ -90,7 +90,7 @@ def test_ordinary_layers_run_unchanged(ranks, way, steps):
 
 def test_partitioned_features(ranks, steps):
     config = _config("gcn", "cache")
-    config["feature_store"] = {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"}
+    config["feature_store"] = {"_target_": "gnnexp.feature_stores.partitioned.PartitionedOptions"}
     assert_exact(ranks, 3, nasty_graph, config, 1e-10, num_parts=3, steps=steps)
 
 

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gnnexp.components.facts import GraphFacts
 from gnnexp.errors import DataError
-from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds

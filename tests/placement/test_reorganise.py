@@ -8,7 +8,7 @@ import torch
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import read_environment
-from gnnexp.experiment.schema import HardwareConfig, Links
+from gnnexp.components.schema import HardwareConfig, Links
 from gnnexp.graph.shard import Shard
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.placement.halo import levels

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnexp.experiment.schema import HardwareConfig
+from gnnexp.components.schema import HardwareConfig
 from gnnexp.planning.figures import LINKS, UNITS, figures_of, profile_text
 from gnnexp.planning.probes import uneven
 

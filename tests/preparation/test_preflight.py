@@ -62,7 +62,7 @@ def test_a_topology_of_its_own_is_what_a_rank_holds(typed, edge):
     changes = {
         "paradigm": data,
         "hardware": {"workers": 2},
-        "feature_store": {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"},
+        "feature_store": {"_target_": "gnnexp.feature_stores.partitioned.PartitionedOptions"},
     }
     own, whole = (
         of(configured(**changes, sampler={"topology": topology}), typed=typed)["host"]
@@ -156,7 +156,7 @@ def test_offload_pins_rows_of_some_chunks_on_a_gpu():
 
 
 def test_a_sharded_cache_holds_each_row_once():
-    cache = {"_target_": "gnnexp.feature_stores.sharded_cache.ShardedCache", "capacity": 1.0}
+    cache = {"_target_": "gnnexp.feature_stores.sharded_cache.ShardedCacheOptions", "capacity": 1.0}
     config = configured(hardware={"workers": 4}, feature_store={"cache": cache})
     graph = nasty_graph()
     (need,) = [need for need in estimated(config, graph, 0).needs if need.what == "feature cache"]
@@ -183,12 +183,12 @@ def test_the_files_of_evaluation_are_there_once_per_machine():
         (
             {
                 "feature_store": {
-                    "cache": {"_target_": "gnnexp.feature_stores.static_cache.StaticCache", "capacity": 1.0}
+                    "cache": {"_target_": "gnnexp.feature_stores.static_cache.StaticCacheOptions", "capacity": 1.0}
                 }
             },
             "device",
         ),
-        ({"feature_store": {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"}}, "host"),
+        ({"feature_store": {"_target_": "gnnexp.feature_stores.partitioned.PartitionedOptions"}}, "host"),
     ],
 )
 def test_what_is_asked_for_costs(changes, place):

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from gnnexp.components.schema import MOST_COUNTED
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import hardware_of, train_of
 from gnnexp.experiment.check import check_ranges
-from gnnexp.experiment.schema import MOST_COUNTED
-from gnnexp.feature_stores.embedding import EmbeddingStore
+from gnnexp.feature_stores.embedding import EmbeddingOptions
 from gnnexp.models.gcn import GCN
 from gnnexp.record.shape import check_job
 from gnnexp.tasks.link_prediction import LinkPrediction
@@ -36,13 +36,13 @@ def outside(config: dict[str, Any]) -> list[Problem]:
 
 def test_a_record_has_the_largest_counts_of_a_configuration():
     assert not GCN(MOST_COUNTED, 2).problems()
-    EmbeddingStore(MOST_COUNTED)
+    EmbeddingOptions(MOST_COUNTED).make()
     LinkPrediction(dim=MOST_COUNTED)
     assert not outside(of_a_run(MOST_COUNTED)["config"])
     check_job(of_a_run(MOST_COUNTED))
 
 
-@pytest.mark.parametrize("make", [EmbeddingStore, lambda count: LinkPrediction(dim=count)], ids=["rows", "task"])
+@pytest.mark.parametrize("make", [EmbeddingOptions, lambda count: LinkPrediction(dim=count)], ids=["rows", "task"])
 def test_larger_counts_are_refused(make):
     with pytest.raises(ConfigError, match="at most 2,147,483,647"):
         make(MOST_COUNTED + 1)

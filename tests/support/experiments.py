@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.comm.environment import Environment
+from gnnexp.components.facts import GraphFacts
+from gnnexp.components.setting import Setting
 from gnnexp.errors import Problem
 from gnnexp.experiment.build import experiment_of, read
 from gnnexp.experiment.check import check_data
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import GraphFacts, Plan, Sizes, facts_of
+from gnnexp.experiment.plan import Plan, Sizes, facts_of
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.parts import Parts
 from gnnexp.job import Job
@@ -65,6 +67,17 @@ def seen(config: Mapping[str, Any], graph: Graph) -> tuple[Experiment, GraphFact
     """A configuration's experiment (`experiment_in`), and what it knows of a graph."""
     experiment = experiment_in(config)
     return experiment, facts_of(experiment, graph)
+
+
+def setting_in(config: Mapping[str, Any]) -> Setting:
+    """What options may know of a configuration's other choices (`experiment_in`)."""
+    return experiment_in(config).setting
+
+
+def setting_and_facts(config: Mapping[str, Any], graph: Graph) -> tuple[Setting, GraphFacts]:
+    """The same, and facts of a graph."""
+    experiment, facts = seen(config, graph)
+    return experiment.setting, facts
 
 
 def planned(experiment: Experiment, graph: Graph, paradigm: Paradigm | None = None, sizes: Sizes = None) -> Plan:

@@ -24,12 +24,12 @@ from gnnexp.cli.console import make_console
 from gnnexp.cli.running.execute import execute
 from gnnexp.cli.running.prepare import checked, prepare
 from gnnexp.comm.environment import read_environment
+from gnnexp.components.schema import HardwareConfig, TrainConfig
+from gnnexp.components.signature import parameters_of
 from gnnexp.config.compose import Composed
 from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.kinds import KINDS, kind_of
 from gnnexp.experiment.run_key import keyed
-from gnnexp.experiment.schema import HardwareConfig, TrainConfig
-from gnnexp.experiment.signature import parameters_of
 from gnnexp.launchers.base import Launchers
 from gnnexp.provenance.names import name_of, version_of
 from gnnexp.provenance.recorded import RESULT_VERSION
@@ -151,7 +151,7 @@ def components() -> dict[str, dict[str, Any]]:
 
 def _classes() -> Iterator[type]:
     """Classes of the groups whose options are a part of keys, and of components in them (caches, decoders)."""
-    from gnnexp.feature_stores.cache import FeatureCache
+    from gnnexp.feature_stores.cache import CacheOptions
     from gnnexp.tasks.decoders import Decoder
 
     kinds = [kind_of(group) for group in KINDS if group not in ("tracker", "hardware.launcher")]
@@ -160,7 +160,7 @@ def _classes() -> Iterator[type]:
         package = importlib.import_module(f"gnnexp.{room}")
         for module in pkgutil.walk_packages(package.__path__, f"gnnexp.{room}."):
             importlib.import_module(module.name)
-    waiting, seen = [*kinds, FeatureCache, Decoder], set()
+    waiting, seen = [*kinds, CacheOptions, Decoder], set()
     while waiting:
         cls = waiting.pop()
         if cls in seen:

@@ -61,7 +61,7 @@ def config_of(way: str, model: str, task: str, dtype: str = "float64") -> dict[s
     config = small_config(MODELS[model], hardware=PROFILE, train={"dtype": dtype, "batch_size": 24})
     config["paradigm"] = WAYS[way][0]
     sliced = "Sliced" if way in SLICED else ""
-    config["feature_store"] = {"_target_": f"gnnexp.feature_stores.embedding.{sliced}EmbeddingStore", "dim": 9}
+    config["feature_store"] = {"_target_": f"gnnexp.feature_stores.embedding.{sliced}EmbeddingOptions", "dim": 9}
     config["task"] = {"_target_": "gnnexp.tasks.link_prediction.LinkPrediction", **TASKS[task]}
     if way not in MINI_BATCH:
         config["sampler"] = FULL

@@ -14,11 +14,11 @@ from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.testing.exactness import parts
 from gnnexp.testing.graphs import nasty_graph
 
-STATIC = "gnnexp.feature_stores.static_cache.StaticCache"
+STATIC = "gnnexp.feature_stores.static_cache.StaticCacheOptions"
 STORES: dict[str, dict[str, Any]] = {
-    "mapped": {"_target_": "gnnexp.feature_stores.local.LocalStore"},
-    "ram": {"_target_": "gnnexp.feature_stores.local.LocalStore", "memory": "ram"},
-    "partitioned": {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"},
+    "mapped": {"_target_": "gnnexp.feature_stores.local.LocalOptions"},
+    "ram": {"_target_": "gnnexp.feature_stores.local.LocalOptions", "memory": "ram"},
+    "partitioned": {"_target_": "gnnexp.feature_stores.partitioned.PartitionedOptions"},
 }
 
 

@@ -9,7 +9,7 @@ import torch
 from experiments import experiment_in
 from torch.nn import functional as F
 
-from gnnexp.experiment.plan import GraphFacts
+from gnnexp.components.facts import GraphFacts
 from gnnexp.graph.graph import Graph
 from gnnexp.tasks.base import Examples
 from gnnexp.tasks.node_classification import NodeClassification

@@ -37,7 +37,7 @@ def test_backward_passes_stay_on_the_thread_of_the_training_loop(tmp_path: Path)
 
 def test_a_rank_has_one_pool_and_names_what_its_peak_is_of(tmp_path: Path) -> None:
     """Each pool keeps what is idle up to a limit of its own."""
-    cache = {"_target_": "gnnexp.feature_stores.static_cache.StaticCache", "capacity": 0.2}
+    cache = {"_target_": "gnnexp.feature_stores.static_cache.StaticCacheOptions", "capacity": 0.2}
     config = small_config(MODELS["gcn"], feature_store={"cache": cache})
     job, _ = assembled(config, Artifacts(nasty_graph()), tmp_path, Environment())
     assert job.store.cache is not None and isinstance(job.model.backend, NumbaBackend)

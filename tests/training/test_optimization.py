@@ -69,7 +69,7 @@ def test_every_elementwise_optimizer_steps_slices(ranks, name, steps):
     assert_exact(ranks, 2, nasty_graph, config, 1e-9, steps=steps)
 
 
-@pytest.mark.parametrize("store", ["EmbeddingStore", "SlicedEmbeddingStore"])
+@pytest.mark.parametrize("store", ["EmbeddingOptions", "SlicedEmbeddingOptions"])
 def test_trained_rows_are_clipped_once_and_follow_the_schedule(ranks, store):
     way = "aggregates" if store.startswith("Sliced") else "data"
     config = config_in(way, MODELS["sage"], train={"clip_norm": 0.02}, hardware={"workers": 3})

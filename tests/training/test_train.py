@@ -72,7 +72,7 @@ def test_batches_prepared_ahead_by_exchanges_end_together(ranks, kind, topology)
         sampler={"topology": topology, "threads": 1, "prefetch": 3},
     )
     config["paradigm"] = {"_target_": "gnnexp.paradigms.data_parallel.DataParallel", "assign": "owner"}
-    config["feature_store"] = {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"}
+    config["feature_store"] = {"_target_": "gnnexp.feature_stores.partitioned.PartitionedOptions"}
     epochs = ranks(2).run(_train_parts, config, kind)[0]
     steps = len(epochs[0]["batches"]["edges"])
     assert [epoch["metrics"]["comm/rounds_features"] for epoch in epochs] == [2 * steps] * 2

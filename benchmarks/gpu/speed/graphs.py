@@ -21,7 +21,7 @@ from benchmarks.gpu.report import NOT_RUN, Row
 from benchmarks.gpu.speed.graph import QUICK_SCALE, products_like
 from benchmarks.gpu.speed.training import Training, refusal, sampled
 from benchmarks.gpu.stage import Stage
-from gnnexp.experiment.schema import WARM_UP_STEPS
+from gnnexp.components.schema import WARM_UP_STEPS
 from gnnexp.graph.graph import Graph
 from gnnexp.ops.backends import kernel_problem
 from gnnexp.testing.exactness import parts

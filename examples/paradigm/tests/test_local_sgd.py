@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from my_paradigms.local_sgd import LocalSGD
 
+from gnnexp.components.facts import GraphFacts
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import experiment_of
-from gnnexp.experiment.plan import GraphFacts
 from gnnexp.testing.exactness import ranks_steps
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, Curve, global_losses, optimizer, run_steps, small_config
@@ -72,5 +72,5 @@ def test_mistakes_are_told():
         LocalSGD(sync_every=0)
     (problem,) = LocalSGD().check(experiment_of({**config_of(2), "optimizer": optimizer("Adam")}))
     assert problem.key == "optimizer" and "sgd" in problem.fix
-    store = {"feature_store": {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"}}
+    store = {"feature_store": {"_target_": "gnnexp.feature_stores.partitioned.PartitionedOptions"}}
     assert "feature_store" in [problem.key for problem in LocalSGD().check(experiment_of({**config_of(2), **store}))]

@@ -82,5 +82,5 @@ def test_training_is_exact(ranks, way):
     config = small_config(MODELS["gat"], paradigm=paradigm)
     config["sampler"] = {**LABOR, "topology": topology}
     if way == "push_pull":
-        config["feature_store"] = {"_target_": "gnnexp.feature_stores.sliced.SlicedStore"}
+        config["feature_store"] = {"_target_": "gnnexp.feature_stores.sliced.SlicedOptions"}
     assert_exact(ranks, 3, nasty_graph, config, 1e-10, num_parts=None if topology == "replicated" else 3, steps=6)

@@ -23,12 +23,13 @@ from gnnexp.cli.console import made_table, make_console, marked
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.folders import check_new_file
 from gnnexp.cli.running.prepare import checked
+from gnnexp.components.locate import target_of
+from gnnexp.components.schema import HardwareConfig
 from gnnexp.config.folders import PRIMARY, product_folder
 from gnnexp.datasets.generated.rmat import Rmat
 from gnnexp.errors import ConfigError, Problem, RunError
 from gnnexp.experiment.build import experiment_of
-from gnnexp.experiment.experiment import Experiment, target_of
-from gnnexp.experiment.schema import HardwareConfig
+from gnnexp.experiment.experiment import Experiment
 from gnnexp.files.cache import cache_root
 from gnnexp.launchers.local import LocalLauncher
 from gnnexp.planning.figures import UNITS, Figure, figures_of, profile_text, write_profile

@@ -9,8 +9,8 @@ from pathlib import Path
 from gnnexp.cli.console import make_console
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.folders import check_folder
+from gnnexp.components.signature import unknown
 from gnnexp.errors import ConfigError
-from gnnexp.experiment.signature import unknown
 from gnnexp.record.runs import REPORTS
 from gnnexp.reports.claims.claim import claiming_papers, claims_of
 from gnnexp.reports.claims.page import evaluated, make_table, sweeps_of

@@ -6,9 +6,9 @@ import argparse
 
 from gnnexp.cli.console import made_table, make_console
 from gnnexp.cli.output import Answer
+from gnnexp.components.packages import OF_SYSTEMS, install_command, is_installed
 from gnnexp.config.folders import find_folders, product_folder
 from gnnexp.errors import ConfigError
-from gnnexp.experiment.packages import OF_SYSTEMS, install_command, is_installed
 from gnnexp.files.cache import cache_root
 from gnnexp.measure.available import available_memory, total_memory
 from gnnexp.provenance.machine import hardware

@@ -11,10 +11,10 @@ from rich.table import Table
 from gnnexp.cli.console import describe_graph, describe_presample, made_table, make_console
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.prepare import WatchedStream, checked, describe_counts, prepare_owners
+from gnnexp.components.locate import missing_module, target_of
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import experiment_of
-from gnnexp.experiment.experiment import Experiment, target_of
-from gnnexp.experiment.locate import missing_module
+from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import facts_of
 from gnnexp.files.cache import cache_root
 from gnnexp.graph.partition import Partition, open_partition

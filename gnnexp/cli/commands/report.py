@@ -20,11 +20,11 @@ from gnnexp.cli.page import STATES, Choice, publish, tracker_node
 from gnnexp.cli.running.folders import check_folder
 from gnnexp.cli.running.store import prepare_store
 from gnnexp.cli.sweeping.definition import is_sweep_file, load_sweep, name_of
+from gnnexp.components.signature import unknown
 from gnnexp.config.compose import default_of
 from gnnexp.config.folders import product_sweeps
 from gnnexp.errors import ConfigError, DataError, Findings, Problem, ProblemsError, unique
 from gnnexp.experiment.build import build
-from gnnexp.experiment.signature import unknown
 from gnnexp.files.regular import is_folder
 from gnnexp.planning.machine import machine_named
 from gnnexp.record.records import JOB_FILE, RESULT_FILE, run_dirs

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from gnnexp.cli.console import make_console, marked
 from gnnexp.cli.running.store import prepare_store
+from gnnexp.components.packages import is_installed, missing_package
+from gnnexp.components.signature import unknown
 from gnnexp.config.compose import compose
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import tracker_of
-from gnnexp.experiment.packages import is_installed, missing_package
-from gnnexp.experiment.signature import unknown
 from gnnexp.trackers.guard import FILE_VARIABLE, PARAMETER, PLACE_VARIABLE, kept_secret
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from rich.console import Console
 from gnnexp.cli.console import made_table, make_console
 from gnnexp.cli.listing.runs import RUN_HEADER, SHOWN, RunLine, list_runs, newest
 from gnnexp.cli.output import Answer
+from gnnexp.components.signature import unknown
 from gnnexp.config.folders import ConfigFolders, find_folders, product_folder, product_sweeps
 from gnnexp.errors import ConfigError
-from gnnexp.experiment.signature import unknown
 from gnnexp.files.regular import read_limited
 
 _RUNS, _SWEEPS = "runs", "sweeps"

@@ -20,6 +20,7 @@ from gnnexp.cli.looking.sampled import (
 )
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.folders import check_new_file
+from gnnexp.components.texts import hydra_text, yaml_of
 from gnnexp.config.compose import compose
 from gnnexp.config.folders import own_folders
 from gnnexp.config.hints import classes_of
@@ -32,7 +33,6 @@ from gnnexp.datasets.reading.names import Names, names_of
 from gnnexp.datasets.tables.dataset import Tables
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import build
-from gnnexp.experiment.texts import hydra_text, yaml_of
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.format import open_graph
 from gnnexp.preparation.unchanged import unchanged

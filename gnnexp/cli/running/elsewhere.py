@@ -13,9 +13,9 @@ from gnnexp.cli.listing.runs import named_run, read_job
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.execute import answer_of, break_down_or_say, complete, start_run, tell_result
 from gnnexp.cli.running.prepare import checked
+from gnnexp.components.schema import HardwareConfig
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import experiment_of, hardware_of, tracker_of
-from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.elsewhere.ends import check_silent, end_of_ranks, is_recorded
 from gnnexp.launchers.elsewhere.prepared import hand_over, start_command

@@ -24,13 +24,13 @@ from gnnexp.cli.running.place import Place
 from gnnexp.cli.running.prepare import Prepared, prepare
 from gnnexp.cli.running.provenance import graph_sizes, make_provenance
 from gnnexp.cli.running.store import prepare_store
+from gnnexp.components.schema import HardwareConfig
 from gnnexp.config.compose import Composed
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import experiment_of, tracker_of, train_of
 from gnnexp.experiment.check import split_notes
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.resolved import Resolved
-from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.files.disk import appearing, one_line, refusal, subfolder
 from gnnexp.files.private import remove_private
 from gnnexp.launchers.base import Launcher, Launchers, Outcome

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from gnnexp.components.texts import hydra_value
 from gnnexp.datasets.base import ROOT_VARIABLE
 from gnnexp.errors import ConfigError, GnnexpError, Problem
-from gnnexp.experiment.texts import hydra_value
 
 CONFIG_FILE = "config.yaml"
 # Keys that say where and how a run is executed and recorded.

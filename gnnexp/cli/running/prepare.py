@@ -16,15 +16,16 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.text import Text
 
 from gnnexp.cli.running.folders import check_run_dir
+from gnnexp.components.facts import GraphFacts
+from gnnexp.components.locate import missing_module, target_of
 from gnnexp.config.compose import Composed, Draft, draft
 from gnnexp.config.folders import PRIMARY
 from gnnexp.datasets.base import Dataset
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import Reading, read
 from gnnexp.experiment.check import check_data
-from gnnexp.experiment.experiment import Experiment, target_of
-from gnnexp.experiment.locate import missing_module
-from gnnexp.experiment.plan import GraphFacts, Plan, facts_of
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import Plan, facts_of
 from gnnexp.files.cache import cache_root
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import open_partition
@@ -274,10 +275,10 @@ def _fit(experiment: Experiment, prepared: Prepared, run_dir: Path) -> Prepared:
 
 def _placed(experiment: Experiment, prepared: Prepared) -> Prepared:
     """`prepared` with presampled epochs, the partition and its parts, as far as the plan needs them."""
-    store, graph, key, plan = experiment.feature_store.options, prepared.graph, prepared.key, prepared.plan
+    store, graph, key, plan = experiment.feature_store, prepared.graph, prepared.key, prepared.plan
     presample = partition = parts = None
     found: dict[Path, Presample] = {}
-    if store.needs_presampling:
+    if store.presampled_epochs:
         counts, presample = prepare_presample(experiment, graph, key, store.presampled_epochs, cache_root())
         found[presample] = counts
     if plan.num_parts is not None:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gnnexp.components.packages import install_command, is_installed
+from gnnexp.components.signature import unknown
 from gnnexp.config.compose import expand_values
 from gnnexp.config.folders import check_yaml, product_sweeps
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.packages import install_command, is_installed
-from gnnexp.experiment.signature import unknown
 from gnnexp.files.regular import what_is
 from gnnexp.reports.layout import read_layout
 

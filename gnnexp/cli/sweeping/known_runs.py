@@ -10,9 +10,9 @@ from typing import Any
 
 from gnnexp.cli.running.prepare import inputs_of
 from gnnexp.cli.sweeping.case import QueuedCase, State
+from gnnexp.components.locate import missing_module, target_of
 from gnnexp.errors import ConfigError, DataError
-from gnnexp.experiment.experiment import Experiment, target_of
-from gnnexp.experiment.locate import missing_module
+from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.resolved import Resolved
 from gnnexp.experiment.run_key import run_key
 from gnnexp.files.regular import SMALL_BYTES, read_limited

@@ -28,13 +28,13 @@ from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of,
 from gnnexp.cli.sweeping.definition import Sweep, key_of
 from gnnexp.cli.sweeping.known_runs import all_there
 from gnnexp.cli.sweeping.queue import Queue
+from gnnexp.components.signature import one_of
 from gnnexp.config.compose import Composed, compose
 from gnnexp.config.composition import hydra_of, in_problems
 from gnnexp.config.folders import ConfigFolders, find_folders
 from gnnexp.config.overrides import of_hydra, parse
 from gnnexp.errors import ConfigError, Problem, ProblemsError
 from gnnexp.experiment.build import read
-from gnnexp.experiment.signature import one_of
 from gnnexp.launchers.base import Launchers
 from gnnexp.record.runs import RUNS, read_run
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gnnexp.cli.sweeping.definition import key_of, text_of
+from gnnexp.components.signature import Parameter, check_keys, parameters_of_dataclass
 from gnnexp.errors import Problem
-from gnnexp.experiment.signature import Parameter, check_keys, parameters_of_dataclass
 
 Objective = Literal["val_metric", "time_to_target"]
 # The key through which pruning ends a run.

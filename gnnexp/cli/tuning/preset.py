@@ -16,10 +16,10 @@ from typing import Any
 
 from gnnexp.cli.sweeping.definition import key_of
 from gnnexp.cli.tuning.definition import LIMITS
+from gnnexp.components.texts import yaml_of
 from gnnexp.config.compose import Composed
 from gnnexp.config.composition import composition
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.texts import yaml_of
 from gnnexp.record.records import write_text
 from gnnexp.reports.budgets import TUNED, Budget
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from gnnexp.cli.sweeping.definition import text_of
 from gnnexp.cli.tuning.chooser import OPTIONS
 from gnnexp.cli.tuning.definition import LIMITS, Tuning
+from gnnexp.components.packages import is_installed, missing_package
 from gnnexp.errors import ConfigError
-from gnnexp.experiment.packages import is_installed, missing_package
 
 if TYPE_CHECKING:
     import optuna

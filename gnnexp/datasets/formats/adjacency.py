@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gnnexp.components.texts import hydra_text
 from gnnexp.datasets.base import require
 from gnnexp.datasets.formats.dataset import ForeignDataset
 from gnnexp.datasets.formats.foreign import Matrix, Vertices
@@ -18,7 +19,6 @@ from gnnexp.datasets.reading.tables import Table
 from gnnexp.datasets.tables.features import matrix_of_file
 from gnnexp.datasets.tables.scaling import prepared
 from gnnexp.errors import DataError, Problem
-from gnnexp.experiment.texts import hydra_text
 from gnnexp.files.regular import is_file
 
 _FIX = "correct the name, relative to the folder of the graph, or set it to null"

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gnnexp.components.texts import hydra_text
 from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.looking.sample import Sample, sample_of
 from gnnexp.datasets.looking.tables import guess_tables
 from gnnexp.errors import DataError, Problem
-from gnnexp.experiment.texts import hydra_text
 
 
 @dataclass(frozen=True)

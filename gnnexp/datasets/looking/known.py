@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gnnexp.components.texts import hydra_text
 from gnnexp.datasets.reading.content import endings
 from gnnexp.datasets.tables.files import tables_in
 from gnnexp.datasets.tables.roles import NAMES, PAIRS, plain
 from gnnexp.datasets.tables.vertices import SPLIT_WORDS, first_word
 from gnnexp.errors import DataError, Problem
-from gnnexp.experiment.texts import hydra_text
 from gnnexp.files.foreign_yaml import parse_yaml
 from gnnexp.files.regular import is_file, read_limited
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gnnexp.components.texts import is_hydra_key
 from gnnexp.datasets.tables.files import TableFiles, format_of
 from gnnexp.datasets.tables.roles import plain
-from gnnexp.experiment.texts import is_hydra_key
 from gnnexp.files.regular import is_file
 
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks of texts

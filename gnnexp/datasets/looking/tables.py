@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gnnexp.components.texts import hydra_text
 from gnnexp.datasets.looking.places import tables_at
 from gnnexp.datasets.looking.text import FIRST, is_unnamed, read_tables
 from gnnexp.datasets.reading.content import JSON_FACTOR, content_of, start_of
@@ -19,7 +20,6 @@ from gnnexp.datasets.tables.roles import AUTO, NAMES, PAIRS, column, plain, word
 from gnnexp.datasets.tables.sql import quoted as in_sql
 from gnnexp.datasets.tables.vertices import SPLIT_WORDS
 from gnnexp.errors import DataError, Problem
-from gnnexp.experiment.texts import hydra_text
 from gnnexp.files.regular import parse_json
 
 _MEMORY = 1 << 29

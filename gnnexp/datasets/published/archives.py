@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gnnexp.components.texts import hydra_text
 from gnnexp.datasets.base import data_folder, listed, where_to_put
 from gnnexp.errors import DataError, Problem
-from gnnexp.experiment.texts import hydra_text
 from gnnexp.files.regular import is_file, is_folder
 
 _PLAIN = re.compile(r"[\w.-]+", re.ASCII)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from gnnexp.comm.environment import Environment
-from gnnexp.experiment.schema import HardwareConfig
+from gnnexp.components.schema import HardwareConfig
 from gnnexp.launchers.variables import EQUIPPED, worker_variables
 from gnnexp.record.records import load_job
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from gnnexp.experiment.schema import HardwareConfig
+from gnnexp.components.schema import HardwareConfig
 from gnnexp.files.private import make_private
 from gnnexp.launchers.base import Launcher, Outcome
 from gnnexp.record.attempts import note, read_attempts

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gnnexp.components.schema import HardwareConfig
+from gnnexp.components.signature import unknown
 from gnnexp.errors import Problem, RunError
-from gnnexp.experiment.schema import HardwareConfig
-from gnnexp.experiment.signature import unknown
 from gnnexp.launchers.queue.commands import plain, run
 from gnnexp.launchers.queue.words import gpus_by_type, gpus_in, megabytes_of, minutes_of
 

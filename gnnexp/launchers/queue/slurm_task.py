@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.comm.environment import STOP_VARIABLE
-from gnnexp.experiment.schema import HardwareConfig
+from gnnexp.components.schema import HardwareConfig
 from gnnexp.launchers.queue.preparation import is_ready
 from gnnexp.launchers.queue.slurm_jobs import is_of_run
 from gnnexp.launchers.variables import worker_variables

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from gnnexp.components.schema import Matmul
 from gnnexp.errors import Problem
-from gnnexp.experiment.schema import Matmul
 from gnnexp.ops.first_order import FirstOrderFunction, applied
 
 _FIX = "set train.matmul=float32"

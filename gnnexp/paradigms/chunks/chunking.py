@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gnnexp.components.facts import GraphFacts
 from gnnexp.errors import DataError, Problem
-from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.block import Block
 from gnnexp.placement.chunks import Chunk, ChunkCost, cut, even_ranges, ranges_in_budget
 

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gnnexp.components.facts import GraphFacts
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.block import BatchKey, Block
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job

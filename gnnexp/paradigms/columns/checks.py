@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
+from gnnexp.components.facts import GraphFacts
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import GraphFacts
 from gnnexp.models.layer import Layer
 from gnnexp.paradigms.checks import after_layer, attends, block_layers, projects_edges
 from gnnexp.paradigms.chunks.chunking import Chunking

@@ -81,7 +81,7 @@ class CoupledTrainer(ColumnTrainer):
     def load(self) -> Rows:
         """Load whole rows of the own vertices, and columns of all vertices' features if layer 1 aggregates features."""
         store = self.job.store
-        if not (self._projects_first[0] or store.trainable):
+        if not (self._projects_first[0] or store.options.trained_columns):
             features = self.job.graph.features
             assert isinstance(features, Tensor)
             columns = features[:, self._split[0].columns].to(self.job.dtype).contiguous()

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gnnexp.components.signature import one_of, unknown
 from gnnexp.errors import DataError, Problem
-from gnnexp.experiment.signature import one_of, unknown
 from gnnexp.files.regular import parse_json
 from gnnexp.measure.ledger import TAGS
 from gnnexp.measure.phases import PHASES

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from gnnexp.components.facts import GraphFacts
+from gnnexp.components.signature import unknown
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import Drawn, GraphFacts, Plan, Sizes
-from gnnexp.experiment.signature import unknown
+from gnnexp.experiment.plan import Drawn, Plan, Sizes
 from gnnexp.files.regular import is_file, is_folder
 from gnnexp.job import Job
 from gnnexp.paradigms.base import Paradigm

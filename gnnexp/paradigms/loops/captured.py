@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from gnnexp.comm.communicator import STAGED
+from gnnexp.components.schema import WARM_UP_STEPS
 from gnnexp.errors import ConfigError, Problem, RunError
-from gnnexp.experiment.schema import WARM_UP_STEPS
 from gnnexp.graph.block import BatchKey
 from gnnexp.job import Job
 from gnnexp.measure.ledger import Tag, Traffic

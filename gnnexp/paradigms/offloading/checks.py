@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from gnnexp.components.facts import GraphFacts
+from gnnexp.components.locate import target_of
 from gnnexp.errors import Problem
-from gnnexp.experiment.experiment import Experiment, target_of
-from gnnexp.experiment.plan import GraphFacts
+from gnnexp.experiment.experiment import Experiment
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.paradigms.checks import block_layers, pairs
 from gnnexp.paradigms.chunks.local_chunks import layers_of

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from gnnexp.comm.communicator import Communicator
+from gnnexp.components.facts import GraphFacts
 from gnnexp.errors import DataError, Problem
-from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.block import Block
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.paradigms.offloading.start import Widths

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator
-from gnnexp.experiment.plan import GraphFacts
+from gnnexp.components.facts import GraphFacts
 from gnnexp.graph.graph import Graph
 from gnnexp.job import Job
 from gnnexp.measure.memory import give_back_heap

@@ -66,7 +66,7 @@ class Sweeps:
         features = self._features
         step = max(1, _PIECE_BYTES // max(1, features.shape[1] * features.element_size()))
         self._job.tier.before_writing(features)
-        if self._job.store.collective:  # all ranks must read equally often
+        if self._job.store.is_collective:  # all ranks must read equally often
             step = max(1, self._own.numel())
         for first in range(0, max(1, self._own.numel()), step):
             piece = self._job.store.read(self._own[first : first + step])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from torch import Tensor
 
@@ -32,7 +33,7 @@ class ActivePart:
     number: int
     part: Part
     sampler: Sampler
-    store: FeatureStore
+    store: FeatureStore[Any]
     schedule: TargetSchedule
 
     @property
@@ -70,9 +71,9 @@ def load_part(job: Job, number: int, batch_size: int | None, pool: Pool) -> Acti
     part = in_memory(job.parts.open(number))
     shard = Shard(part.graph, needs=job.model.needs, names=part.names)
     sampler, store = job.experiment.sampler.make(), job.experiment.feature_store.make()
-    sampler.pool = store.pool = pool
+    sampler.pool = pool
     sampler.setup(shard, job.model.num_layers)
-    store.setup(shard, job.dtype, job.device, job.batch_comm)
+    store.setup(shard, job.dtype, job.device, job.batch_comm, pool=pool)
     train = job.experiment.train
     schedule = TargetSchedule(
         part.graph.splits.train, batch_size, job.experiment.seed, train.shuffle, train.steps_per_epoch

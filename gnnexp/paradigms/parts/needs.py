@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gnnexp.experiment.plan import Drawn, GraphFacts, Need
+from gnnexp.components.facts import GraphFacts, Need
+from gnnexp.experiment.plan import Drawn
 from gnnexp.graph.parts import BYTES_PER_EDGE, BYTES_PER_TYPED_EDGE, PartSizes
 
 

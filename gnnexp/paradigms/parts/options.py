@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from gnnexp.components.facts import GraphFacts
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.parts import PartSizes
 from gnnexp.paradigms.checks import plain_features, vertices_only, whole_topology
 from gnnexp.paradigms.parts.needs import feature_bytes, topology_bytes

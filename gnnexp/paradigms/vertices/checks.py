@@ -5,9 +5,11 @@ from __future__ import annotations
 import torch
 
 from gnnexp.comm.arrival import Arrival
+from gnnexp.components.facts import GraphFacts, Need
+from gnnexp.components.locate import target_of
 from gnnexp.errors import Problem
-from gnnexp.experiment.experiment import Experiment, target_of
-from gnnexp.experiment.plan import GraphFacts, Need, Resident
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import Resident
 from gnnexp.paradigms.checks import attends, block_degrees, block_layers, one_part_per_rank
 from gnnexp.paradigms.chunks.chunking import UNCUT, Chunking
 from gnnexp.paradigms.loops.full_graph import check_full_graph

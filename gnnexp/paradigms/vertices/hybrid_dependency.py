@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnnexp.components.schema import HardwareConfig
 from gnnexp.errors import Problem
-from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.graph.shard import Shard
 from gnnexp.kernels.graph.edges import sum_over_in_edges
 

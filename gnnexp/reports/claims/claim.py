@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, Literal
 
+from gnnexp.components.signature import unknown
 from gnnexp.config.folders import CLAIMS_FILE, papers_with, read_claims
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.signature import unknown
 from gnnexp.reports.claims.expression import check_expression
 
 Statistic = Literal["ratio", "reduction_pct", "difference", "value"]

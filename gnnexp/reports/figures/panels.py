@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from gnnexp.components.signature import Parameter, check_keys, unknown
 from gnnexp.errors import Problem
-from gnnexp.experiment.signature import Parameter, check_keys, unknown
 from gnnexp.record.runs import MACHINE, Run
 from gnnexp.reports.table import Group, group_runs, mixtures, with_machine
 from gnnexp.reports.values.labels import said

@@ -14,9 +14,9 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from gnnexp.components.signature import unknown
 from gnnexp.config.folders import papers_with
 from gnnexp.errors import ConfigError
-from gnnexp.experiment.signature import unknown
 
 _FILE = "published.csv"
 _FACTORS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12, "million": 1e6, "billion": 1e9}

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gnnexp.components.signature import check_keys, parameters_of_dataclass, unknown
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.signature import check_keys, parameters_of_dataclass, unknown
 from gnnexp.record.runs import Run
 from gnnexp.reports.claims.expression import check_expression, evaluate
 from gnnexp.reports.published.cells import Cell, cells, number_of, pairs_in_order, papers, printed

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gnnexp.components.signature import check_keys, parameters_of_dataclass, unknown
 from gnnexp.config.folders import product_folder
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.signature import check_keys, parameters_of_dataclass, unknown
 from gnnexp.reports.figures.chart import DRAWINGS, Chart, Panel
 
 # The head of a part: its name, or `figure` with the figure's name and description.

@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
+from gnnexp.components.signature import nearest, unknown
 from gnnexp.errors import Problem
-from gnnexp.experiment.signature import nearest, unknown
 from gnnexp.measure.merit import is_share
 from gnnexp.measure.record import TIME_NAMES, TRAFFIC_NAMES
 from gnnexp.record.records import warm

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from gnnexp.cli.main import run_command
+from gnnexp.components.packages import is_installed
 from gnnexp.config.compose import compose
 from gnnexp.config.folders import own_folders
 from gnnexp.config.hints import classes_of
@@ -19,7 +20,6 @@ from gnnexp.datasets.formats.graphstorm import GraphStorm
 from gnnexp.datasets.looking.guess import recognised
 from gnnexp.errors import DataError
 from gnnexp.experiment.build import build
-from gnnexp.experiment.packages import is_installed
 from gnnexp.graph.graph import Graph
 
 

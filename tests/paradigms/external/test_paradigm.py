@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gnnexp.comm.environment import Environment
+from gnnexp.components.facts import GraphFacts
 from gnnexp.config.compose import compose
 from gnnexp.experiment.build import read
-from gnnexp.experiment.plan import GraphFacts
 from gnnexp.paradigms.external.lines import NAMES
 from gnnexp.paradigms.external.variables import Handed, variables_of
 from gnnexp.preparation.preflight import estimate

@@ -23,7 +23,7 @@ from gnnexp.testing.ways import FULL, MINI_BATCH, PROFILE, SLICED, SLICED_STORE,
 from matrix.axes import AXES, Case, named
 
 FUSED = {"_target_": "gnnexp.samplers.fused.FusedSampler", "fanouts": [4, 3], "key": "global"}
-LOCAL = {"_target_": "gnnexp.feature_stores.local.LocalStore"}
+LOCAL = {"_target_": "gnnexp.feature_stores.local.LocalOptions"}
 TWIN = {"_target_": "full_graph.SerialTwin"}
 PARTS = 4  # of who averages models of parts: whichever rank trains them, the average is the same
 TARGETS = {"vertices": 30, "links": 40}
@@ -114,7 +114,7 @@ def config_of(case: Case) -> dict[str, Any]:
     config = _in_way(config, way)
     if chosen["rows"] == "trained":
         sliced = "Sliced" if "Sliced" in config["feature_store"]["_target_"] else ""
-        target = f"gnnexp.feature_stores.embedding.{sliced}EmbeddingStore"
+        target = f"gnnexp.feature_stores.embedding.{sliced}EmbeddingOptions"
         config["feature_store"] = {"_target_": target, "dim": 9}
     return config
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 from unittest import mock
 
-from gnnexp.experiment.schema import HardwareConfig
+from gnnexp.components.schema import HardwareConfig
 from gnnexp.launchers.queue import slurm_check, slurm_jobs
 from gnnexp.launchers.queue.commands import Reply
 from gnnexp.launchers.queue.controller import Controller

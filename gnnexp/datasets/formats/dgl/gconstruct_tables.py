@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gnnexp.components.packages import is_installed
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.formats.dgl.gconstruct import FORMAT_FIX, Entry, Feature, Label
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table
@@ -18,7 +19,6 @@ from gnnexp.datasets.tables.scan import TextForm
 from gnnexp.datasets.tables.sql import quoted
 from gnnexp.datasets.tables.written import integer_or_text, note_of, text_of, with_points
 from gnnexp.errors import DataError, Findings, Problem
-from gnnexp.experiment.packages import is_installed
 from gnnexp.files.regular import what_is
 
 _RESERVED, _ROW = ("id", "label", "split"), '"gnnexp row"'

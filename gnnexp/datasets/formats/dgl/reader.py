@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gnnexp.components.packages import is_installed, missing_package
 from gnnexp.datasets.formats.dgl.arrays import DglArrays, DglEdges, array_of, arrays_of
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.experiment.packages import is_installed, missing_package
 from gnnexp.files.regular import is_file, open_regular
 
 _MAGIC = (0xDD2E4FF046B4A13F).to_bytes(8, "little")

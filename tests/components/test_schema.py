@@ -38,6 +38,6 @@ def test_presets_have_their_papers_defaults(system: str, batch_size: int, fanout
     """GSplit, section 6.1; FastSample, section 4 (1000 targets per rank)."""
     config = compose([f"system={system}", "hardware.workers=4", "model=gat"]).config
     experiment = experiment_of(config)
-    rate = experiment.optimizer.options.defaults["lr"]
+    rate = experiment.optimizer.trial.defaults["lr"]
     assert (experiment.train.batch_size, rate, config["sampler"]["fanouts"]) == (batch_size, lr, fanouts)
     assert (config["model"]["hidden"], config["model"]["layers"], config["model"]["heads"]) == (256, 3, 4)

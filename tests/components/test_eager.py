@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn, optim
 
-from gnnexp.experiment.eager import class_of, eager
+from gnnexp.components.eager import class_of, eager
 
 OPTIONS = {
     "Adam": {"fused": True, "weight_decay": 0.1},
@@ -27,7 +27,7 @@ OPTIONS = {
 }
 SCRIPT = """
 import sys, torch
-from gnnexp.experiment.eager import eager
+from gnnexp.components.eager import eager
 for name in sys.argv[1:]:
     parameter = torch.nn.Parameter(torch.ones(3, 2))
     optimizer = eager(getattr(torch.optim, name))([parameter])

@@ -12,9 +12,9 @@ from omegaconf import OmegaConf
 
 from examples import few
 from gnnexp.cli.running.origin import _changes
+from gnnexp.components.texts import hydra_text, hydra_value, is_hydra_key, yaml_of
 from gnnexp.config.compose import compose
 from gnnexp.errors import ConfigError
-from gnnexp.experiment.texts import hydra_text, hydra_value, is_hydra_key, yaml_of
 
 # Words that Hydra, OmegaConf or YAML read as something else, and signs that are special to them.
 WORDS = [

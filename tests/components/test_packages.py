@@ -13,8 +13,8 @@ from lacking import environment_without
 
 import gnnexp
 from gnnexp.cli.main import run_command
-from gnnexp.experiment import packages
-from gnnexp.experiment.packages import EXTRAS, OF_COMMANDS, REQUIREMENTS, install_command, is_installed
+from gnnexp.components import packages
+from gnnexp.components.packages import EXTRAS, OF_COMMANDS, REQUIREMENTS, install_command, is_installed
 
 PROJECT = tomllib.loads((Path(gnnexp.__file__).parents[1] / "pyproject.toml").read_text())["project"]
 

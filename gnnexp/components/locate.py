@@ -12,9 +12,9 @@ import sys
 from types import FunctionType
 from typing import Any
 
+from gnnexp.components.packages import known, missing_package
+from gnnexp.components.signature import nearest, returned_class
 from gnnexp.errors import Problem
-from gnnexp.experiment.packages import known, missing_package
-from gnnexp.experiment.signature import nearest, returned_class
 from gnnexp.provenance.older import name_today
 
 Component = type[Any] | FunctionType
@@ -95,3 +95,8 @@ def missing_module(key: str, value: object, error: ModuleNotFoundError) -> Probl
     if known(package):
         return missing_package(key, value, package)
     return Problem(key, value, f"module {error.name} does not exist", "correct the name, or put it on PYTHONPATH")
+
+
+def target_of(component: object) -> str:
+    """The dotted name of a component's class, for messages."""
+    return f"{type(component).__module__}.{type(component).__qualname__}"
