@@ -30,7 +30,7 @@ from gnnexp.paradigms.loops.targets import TargetSchedule
 from gnnexp.partitioners.base import Partitioner
 from gnnexp.preparation.artifacts import prepare_graph, prepare_partition
 from gnnexp.preparation.presample import presample
-from gnnexp.samplers.base import Sampler
+from gnnexp.samplers.base import SamplerOptions
 
 
 def epochs(common: list[str], dataset: Dataset, folder: Path, pairs: int, hidden: int) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def splitting(common: list[str], dataset: Dataset, folder: Path, pairs: int, par
 def presampling(common: list[str], graph: Graph, pairs: int) -> dict[str, Any]:
     """Pre-sampling one epoch against one thread's sampling of a training epoch."""
     config = compose([*common, "system=gsplit", "train=default", "sampler.fanouts=[15,15,15]"]).config
-    sampler = build(config["sampler"], Sampler)
+    sampler = build(config["sampler"], SamplerOptions).make()
     sampler.setup(Shard(graph), 3)
     schedule = TargetSchedule(graph.splits.train, config["train"]["batch_size"], 0, True)
     counted, plain = [], []

@@ -39,7 +39,7 @@ from gnnexp.graph.shard import Shard
 from gnnexp.graph.storage.format import open_graph
 from gnnexp.kernels.prefetch import prefetch
 from gnnexp.samplers.dgl import dgl_graph
-from gnnexp.samplers.fused import FusedSampler
+from gnnexp.samplers.fused import FusedOptions
 from gnnexp.samplers.pipeline import prefetched
 
 FANOUTS = ((15, 10, 5), (10, 10, 10), (20, 15, 10))
@@ -200,7 +200,7 @@ def _row(
 
 
 def _ours(graph: Graph, fanouts: tuple[int, ...], threads: int) -> Callable[[list[Tensor]], int]:
-    sampler = FusedSampler(list(fanouts))
+    sampler = FusedOptions(list(fanouts)).make()
     sampler.setup(Shard(graph), len(fanouts))
 
     def run(seeds: list[Tensor]) -> int:

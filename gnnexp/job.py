@@ -70,7 +70,7 @@ class Job:
     batch_comm: Communicator
     timer: PhaseTimer
     sampler: Sampler
-    store: FeatureStore[Any]
+    store: FeatureStore
     model: Model
     task: Task
     device: torch.device

@@ -17,13 +17,13 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.storage.format import open_graph
 from gnnexp.models.layer import Degrees
-from gnnexp.samplers.fused import FusedSampler
+from gnnexp.samplers.fused import FusedOptions
 from gnnexp.samplers.pipeline import prefetched
 
 
 def sampling(request: Request) -> Turn:
     """The fused sampler, with as many batches in flight as there are threads; the topology is in memory."""
-    sampler = FusedSampler(request.fanouts)
+    sampler = FusedOptions(request.fanouts).make()
     sampler.setup(Shard(Graph(request.array("indptr"), request.array("indices"))), len(request.fanouts))
     orders = request.given("seeds")
     current, threads = shared(orders[0]), int(os.environ["OMP_NUM_THREADS"])

@@ -13,7 +13,7 @@ from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.paradigms.loops.targets import TargetSchedule
-from gnnexp.samplers.fused import FusedSampler
+from gnnexp.samplers.fused import FusedOptions
 
 
 def write_inputs(folder: Path, graph: Graph, config: Mapping[str, Any], *, turns: int, batches: int) -> None:
@@ -38,7 +38,7 @@ def write_inputs(folder: Path, graph: Graph, config: Mapping[str, Any], *, turns
     size = min(batches * train.batch_size, graph.num_nodes)
     np.save(folder / "seeds.npy", np.stack([drawn.choice(graph.num_nodes, size, replace=False) for _ in range(turns)]))
     fanouts = list(config["sampler"]["fanouts"])
-    sampler = FusedSampler(fanouts)
+    sampler = FusedOptions(fanouts).make()
     sampler.setup(Shard(graph), len(fanouts))
     batch = sampler.sample(schedule.global_batch(schedule.order(0), 0), BatchKey(0, 0, 0))
     for name, block in zip(("input", "hidden"), batch.blocks, strict=False):

@@ -258,7 +258,7 @@ def _composed(config: Mapping[str, Any], made: Mapping[str, Any], wrong: Collect
     return Experiment(
         dataset=made["dataset"],
         partitioner=made["partitioner"],
-        sampler=choice("sampler"),
+        sampler=made["sampler"],
         feature_store=made["feature_store"],
         model=choice("model"),
         task=choice("task"),

@@ -162,7 +162,7 @@ def check_ranges(train: TrainConfig, hardware: HardwareConfig) -> list[Problem]:
 
 def check_fanouts(experiment: Experiment) -> list[Problem]:
     """A sampler with fanouts must have one fanout per layer."""
-    fanouts, layers = experiment.sampler.options.fanouts, experiment.model.options.num_layers
+    fanouts, layers = experiment.sampler.fanouts, experiment.model.options.num_layers
     if fanouts is None or layers < 1 or len(fanouts) == layers:
         return []
     given, fix = list(fanouts), f"model.layers={max(1, len(fanouts))}"
@@ -176,7 +176,7 @@ def check_choices(experiment: Experiment, groups: Collection[str]) -> list[Probl
     """Conflicts with other choices that the components of `groups` report."""
     judges: dict[str, Callable[[], list[Problem]]] = {
         "model": lambda: experiment.model.options.check(experiment),
-        "sampler": lambda: experiment.sampler.options.check(experiment),
+        "sampler": lambda: experiment.sampler.check(experiment.setting),
         "feature_store": lambda: experiment.feature_store.check(experiment.setting),
         "paradigm": lambda: experiment.paradigm.check(experiment),
         "partitioner": lambda: experiment.partitioner.check(experiment),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
+from gnnexp.components.locate import target_of
 from gnnexp.components.optimizer import OptimizerChoice
 from gnnexp.components.schema import HardwareConfig, TrainConfig
 from gnnexp.components.setting import Setting
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from gnnexp.models.model import Model
     from gnnexp.paradigms.base import Paradigm
     from gnnexp.partitioners.base import Partitioner
-    from gnnexp.samplers.base import Sampler
+    from gnnexp.samplers.base import SamplerOptions
     from gnnexp.tasks.base import Task
     from gnnexp.trackers.base import Tracker
 
@@ -84,7 +85,7 @@ class Experiment:
 
     dataset: Dataset
     partitioner: Partitioner
-    sampler: Choice[Sampler]
+    sampler: SamplerOptions
     feature_store: FeatureStoreOptions
     model: Choice[Model]
     task: Choice[Task]
@@ -124,6 +125,6 @@ class Experiment:
             rounded_rows=Refusal(why_not_rounded) if why_not_rounded else None,
             kernel=str(getattr(model, "kernel", "auto")),
             edge_identity=model.needs.edge_identity,
-            scales=self.sampler.options.scales,
-            sampler=self.sampler.target,
+            scales=self.sampler.scales,
+            sampler=target_of(self.sampler),
         )

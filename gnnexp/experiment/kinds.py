@@ -13,7 +13,7 @@ from typing import Any
 KINDS = {
     "dataset": "gnnexp.datasets.base.Dataset",
     "partitioner": "gnnexp.partitioners.base.Partitioner",
-    "sampler": "gnnexp.samplers.base.Sampler",
+    "sampler": "gnnexp.samplers.base.SamplerOptions",
     "feature_store": "gnnexp.feature_stores.base.FeatureStoreOptions",
     "model": "gnnexp.models.model.Model",
     "task": "gnnexp.tasks.base.Task",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar, final
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
@@ -131,27 +131,26 @@ class FeatureStoreOptions(ABC):
         return []
 
     @abstractmethod
-    def make(self) -> FeatureStore[Any]:
+    def make(self) -> FeatureStore:
         """The feature store of a rank."""
 
 
-Chosen = TypeVar("Chosen", bound=FeatureStoreOptions)
-
-
-class FeatureStore(ABC, Generic[Chosen]):
+class FeatureStore(ABC):
     """Reads feature rows by original vertex id, through a cache if there is one. Counts where each row came from.
 
     Attributes:
+        options: the options that were chosen.
         origins: where rows may come from, see `take_counts`.
         on_device: whether kernels of the rank's GPU read all rows, so that `read` takes ids there.
         direct: whether kernels of the rank's GPU read rows in host memory.
     """
 
+    options: FeatureStoreOptions
     origins: tuple[str, ...] = ("host",)
     on_device: bool = False
     direct: bool = False
 
-    def __init__(self, options: Chosen) -> None:
+    def __init__(self, options: FeatureStoreOptions) -> None:
         self.options = options
         self.cache = None if options.cache is None else options.cache.make()
         self.counts, self.pool = Counts(), Pool()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, final, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, final, get_args
 
 import numpy as np
 import torch
@@ -136,27 +136,26 @@ class CacheOptions(ABC):
         return min(wanted, num_nodes)
 
     @abstractmethod
-    def make(self) -> FeatureCache[Any]:
+    def make(self) -> FeatureCache:
         """The cache of a rank."""
 
 
-Chosen = TypeVar("Chosen", bound=CacheOptions)
-
-
-class FeatureCache(ABC, Generic[Chosen]):
+class FeatureCache(ABC):
     """Holds some rows in the device tier. The store fetches only the rows that the cache does not hold.
 
     Attributes:
+        options: the options that were chosen.
         origins: where rows come from, see `take_counts`.
         communicates: whether a read is a collective call of all ranks.
         peer_access: kernels that look ids up, read peers' rows, and count what they read; or None.
     """
 
+    options: CacheOptions
     origins: tuple[str, ...] = ("local",)
     communicates: bool
     peer_access: PeerAccess | None = None
 
-    def __init__(self, options: Chosen) -> None:
+    def __init__(self, options: CacheOptions) -> None:
         self.options, self.communicates = options, options.communicates
         self.counts, self.pool = Counts(), Pool()
 

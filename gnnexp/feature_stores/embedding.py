@@ -133,7 +133,7 @@ class SlicedEmbeddingOptions(EmbeddingOptions):
         return SlicedEmbeddingStore(self)
 
 
-class EmbeddingStore(FeatureStore[EmbeddingOptions]):
+class EmbeddingStore(FeatureStore):
     """Trained rows of the vertices that this rank owns.
 
     Attributes:
@@ -142,6 +142,7 @@ class EmbeddingStore(FeatureStore[EmbeddingOptions]):
         optimizer: steps the rows; `begin` sets it.
     """
 
+    options: EmbeddingOptions
     origins = ("host", "remote")
     is_shared = False
     dims: slice

@@ -122,8 +122,10 @@ class LocalOptions(FeatureStoreOptions):
         return LocalStore(self)
 
 
-class LocalStore(FeatureStore[LocalOptions]):
+class LocalStore(FeatureStore):
     """Reads rows of the whole feature matrix: mapped, copied, pinned, or on the rank's GPU."""
+
+    options: LocalOptions
 
     def __init__(self, options: LocalOptions) -> None:
         super().__init__(options)

@@ -43,9 +43,10 @@ class PartitionedOptions(FeatureStoreOptions):
         return PartitionedStore(self)
 
 
-class PartitionedStore(FeatureStore[PartitionedOptions]):
+class PartitionedStore(FeatureStore):
     """A part's rows, and requests to the other parts."""
 
+    options: PartitionedOptions
     origins = ("host", "remote")
 
     def prepare(self, shard: Shard) -> None:

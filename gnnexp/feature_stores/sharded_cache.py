@@ -121,9 +121,10 @@ class ShardedCacheOptions(CacheOptions):
         return ShardedCache(self)
 
 
-class ShardedCache(FeatureCache[ShardedCacheOptions]):
+class ShardedCache(FeatureCache):
     """A rank's share of the hottest rows, and its way to the others of the clique."""
 
+    options: ShardedCacheOptions
     origins = ("local", "peer")
 
     def setup(

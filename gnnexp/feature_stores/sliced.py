@@ -71,13 +71,14 @@ class SlicedOptions(FeatureStoreOptions):
         return SlicedStore(self)
 
 
-class SlicedStore(FeatureStore[SlicedOptions]):
+class SlicedStore(FeatureStore):
     """A rank's dimensions of all rows.
 
     Attributes:
         dims: the dimensions that this rank holds; `prepare` sets them.
     """
 
+    options: SlicedOptions
     dims: slice
 
     def __init__(self, options: SlicedOptions) -> None:

@@ -49,8 +49,10 @@ class StaticCacheOptions(CacheOptions):
         return StaticCache(self)
 
 
-class StaticCache(FeatureCache[StaticCacheOptions]):
+class StaticCache(FeatureCache):
     """A rank's hottest rows, chosen once."""
+
+    options: StaticCacheOptions
 
     def choose(self, shard: Shard, num_rows: int) -> Tensor:
         """The hottest of all vertices or of the owned vertices."""

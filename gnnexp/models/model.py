@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnexp.components.facts import GraphFacts
+from gnnexp.components.locate import target_of
 from gnnexp.components.schema import MOST_COUNTED, Activations, Matmul
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
@@ -126,11 +127,11 @@ class Model(nn.Module, ABC):
                         "set train.matmul=float32",
                     )
                 )
-            if experiment.sampler.options.scales and not layer.takes_scale:
+            if experiment.sampler.scales and not layer.takes_scale:
                 wrong.append(
                     Problem(
                         "sampler",
-                        experiment.sampler.target,
+                        target_of(experiment.sampler),
                         f"rescales messages, and layers of {experiment.model.target} do not",
                         "choose model=gcn, sage, gin or gat",
                     )

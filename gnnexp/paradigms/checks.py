@@ -10,7 +10,7 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.feature_stores.local import LocalOptions
 from gnnexp.models.layer import BlockLayer, Layer
-from gnnexp.samplers.layerwise import LayerSampler
+from gnnexp.samplers.layerwise import LayerOptions
 from gnnexp.tasks.base import Task
 
 
@@ -32,7 +32,7 @@ def one_part_per_rank(experiment: Experiment, wanted: int | None = None) -> list
 
 def one_thread_where_batches_communicate(experiment: Experiment, always: bool = False) -> list[Problem]:
     """If ranks communicate to prepare batches, one thread prepares them: all ranks need one order of exchanges."""
-    sampler = experiment.sampler.options
+    sampler = experiment.sampler
     threads = sampler.threads
     communicates = always or experiment.feature_store.is_collective or sampler.topology == "partitioned"
     if threads <= 1 or not communicates or experiment.num_ranks == 1:
@@ -48,11 +48,13 @@ def one_thread_where_batches_communicate(experiment: Experiment, always: bool = 
 
 
 def hop_by_hop(experiment: Experiment, why: str) -> list[Problem]:
-    """The sampler must sample hop by hop (`LayerSampler`)."""
-    if isinstance(experiment.sampler.options, LayerSampler):
+    """The sampler must sample hop by hop (`LayerOptions`)."""
+    if isinstance(experiment.sampler, LayerOptions):
         return []
     return [
-        Problem("sampler", experiment.sampler.target, f"{why} samples hop by hop", "choose sampler=fused, full or dgl")
+        Problem(
+            "sampler", target_of(experiment.sampler), f"{why} samples hop by hop", "choose sampler=fused, full or dgl"
+        )
     ]
 
 
@@ -85,7 +87,7 @@ def cpu_only(experiment: Experiment, paradigm: str) -> list[Problem]:
 
 def whole_topology(experiment: Experiment, paradigm: str) -> list[Problem]:
     """Every rank must sample from the whole graph."""
-    if experiment.sampler.options.topology != "partitioned":
+    if experiment.sampler.topology != "partitioned":
         return []
     return [
         Problem(

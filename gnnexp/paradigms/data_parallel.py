@@ -66,9 +66,7 @@ class DataParallel(Paradigm):
     def wants_partition(self, experiment: Experiment) -> bool:
         """Whether targets, topology or features are placed by owner."""
         return (
-            self.assign != "even"
-            or experiment.sampler.options.topology == "partitioned"
-            or super().wants_partition(experiment)
+            self.assign != "even" or experiment.sampler.topology == "partitioned" or super().wants_partition(experiment)
         )
 
     def passes_float32(self, experiment: Experiment) -> str:
@@ -84,7 +82,7 @@ class DataParallel(Paradigm):
         ]
         if self.wants_partition(experiment):
             problems += one_part_per_rank(experiment)
-        if experiment.sampler.options.topology == "partitioned":
+        if experiment.sampler.topology == "partitioned":
             problems += hop_by_hop(experiment, "a partitioned topology")
         if pairs(experiment) and self.assign == "stratified":
             problems.append(
@@ -95,7 +93,7 @@ class DataParallel(Paradigm):
                     "set paradigm.assign=owner (of the head), or even",
                 )
             )
-        elif experiment.sampler.options.topology == "partitioned" and self.assign == "even" and not pairs(experiment):
+        elif experiment.sampler.topology == "partitioned" and self.assign == "even" and not pairs(experiment):
             problems.append(
                 Problem(
                     "paradigm.assign",
@@ -128,7 +126,7 @@ class DataParallelTrainer(MiniBatchTrainer[Batch, Loaded]):
         self._kept: tuple[Tensor, InputRows] | None = None
         self._reads_stored = bool(job.stored_rows)
         self._sample: Callable[[Tensor, BatchKey, int], Batch] = job.sampler.sample
-        if job.sampler.topology == "partitioned":
+        if job.sampler.options.topology == "partitioned":
             assert isinstance(job.sampler, LayerSampler)
             self._sample = remote_expansion(
                 job.sampler, job.shard, job.batch_comm, job.model.num_layers, foreign_seeds=job.task.pairs

@@ -23,6 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.components.facts import GraphFacts, Need
+from gnnexp.components.locate import target_of
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import Plan, Sizes
@@ -86,20 +87,20 @@ class DGLReference(Paradigm):
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts. DGL's loader samples, with the fanouts of the configured sampler."""
         problems = []
-        if experiment.sampler.options.fanouts is None:
+        if experiment.sampler.fanouts is None:
             problems.append(
                 Problem(
                     "sampler",
-                    experiment.sampler.target,
+                    target_of(experiment.sampler),
                     "needs fanouts for DGL's NeighborSampler",
                     "set sampler=fused, or system=dgl_full_graph for training without sampling",
                 )
             )
-        if experiment.sampler.options.scales:
+        if experiment.sampler.scales:
             problems.append(
                 Problem(
                     "sampler",
-                    experiment.sampler.target,
+                    target_of(experiment.sampler),
                     "rescales messages, and DGL's loader, which draws the neighbours, does not",
                     "set sampler=fused",
                 )
@@ -171,7 +172,7 @@ class DGLReferenceTrainer(DGLTrainer[DGLBatch]):
 
     def _loader(self, options: DGLReference) -> Any:  # noqa: ANN401
         job = self.job
-        fanouts = job.sampler.fanouts
+        fanouts = job.sampler.options.fanouts
         assert fanouts is not None
         sampler = dgl.dataloading.NeighborSampler(list(reversed(fanouts)), fused=options.fused)
         targets = job.task.targets()

@@ -87,7 +87,7 @@ class PushPull(Paradigm):
                     "choose feature_store=sliced, or embedding_sliced",
                 )
             )
-        if experiment.sampler.options.topology == "partitioned":
+        if experiment.sampler.topology == "partitioned":
             problems.append(
                 Problem(
                     "sampler.topology",

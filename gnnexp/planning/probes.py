@@ -21,7 +21,7 @@ from gnnexp.graph.block import BatchKey, Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.ops.backends import make_backend
-from gnnexp.samplers.fused import FusedSampler
+from gnnexp.samplers.fused import FusedOptions
 from gnnexp.training.assemble import Artifacts, assemble
 from gnnexp.training.optimization import Optimization
 
@@ -172,7 +172,7 @@ def stream(bench: Bench) -> list[float]:
 
 def sampling(bench: Bench, graph: Graph) -> list[float]:
     """Edges per second of the sampler, with fanouts 15, 10 and 5 and 1024 targets, new ones in every repetition."""
-    sampler = FusedSampler([15, 10, 5], key="micro")
+    sampler = FusedOptions([15, 10, 5], key="micro").make()
     sampler.setup(Shard(graph, bench.comm.rank, bench.comm.size), 3)
     random = np.random.default_rng((_SEED, bench.comm.rank))
     targets = min(1024, graph.num_nodes // 4)

@@ -25,7 +25,7 @@ from gnnexp.experiment.plan import Drawn, Plan, Resident
 from gnnexp.feature_stores.base import Share
 from gnnexp.models.model import Model
 from gnnexp.paradigms.external.paradigm import External
-from gnnexp.samplers.base import Sampler
+from gnnexp.samplers.base import SamplerOptions
 
 # Peak of a rank with very little data (digits, 2 ranks, 5 runs: 463 to 466 MB; 296 MB right after the imports).
 _INTERPRETER = 460_000_000
@@ -92,7 +92,7 @@ def estimate(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files:
     if isinstance(experiment.paradigm, External):
         return _of_command(experiment, facts, plan, graph_files)
     hardware, train = experiment.hardware, experiment.train
-    model, sampler, store = experiment.model.options, experiment.sampler.options, experiment.feature_store
+    model, sampler, store = experiment.model.options, experiment.sampler, experiment.feature_store
     itemsize = torch.empty(0, dtype=getattr(torch, train.dtype)).element_size()
     drawn, resident, row = plan.drawn, plan.resident, facts.row_bytes(itemsize)
     held = store.row_bytes(facts, itemsize)
@@ -109,8 +109,7 @@ def estimate(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files:
         Need("the graph's files, mapped", "shared", graph_files, per_rank=False),
         Need("interpreter and libraries", "host", _INTERPRETER),
         *store.needs(facts, held, Share(drawn.held, num_owners, groups)),
-        Need("topology that the sampler holds", "host", sampler.held_bytes(facts, drawn.edges, num_owners)),
-        *_gpu_sampling_needs(facts, sampler, _occurrence(facts, model, drawn.edges), num_owners),
+        *sampler.needs(facts, drawn.edges, num_owners, _occurrence(facts, model, drawn.edges)),
         Need("numbers of parallel edges", "host", _occurrence(facts, model, sampled)),
         Need("the sampler's tables of vertices", "host", 4 * drawn.held * max(1, sampler.threads)),
         Need("feature cache", "device", cache),
@@ -191,40 +190,13 @@ class _Batch:
         return sum(self.hop_edges)
 
     @staticmethod
-    def of(drawn: Drawn, sampler: Sampler, model: Model) -> _Batch:
+    def of(drawn: Drawn, sampler: SamplerOptions, model: Model) -> _Batch:
         """The batch that the fanouts allow, limited by the vertices and edges of the topology."""
         vertices, edges = [drawn.targets], []
         for fanout in sampler.hops(model.num_layers):
             edges.append(min(drawn.edges if fanout < 0 else vertices[-1] * fanout, drawn.edges))
             vertices.append(min(vertices[-1] + edges[-1], drawn.vertices))
         return _Batch(tuple(vertices), tuple(edges))
-
-
-def _gpu_sampling_needs(facts: GraphFacts, sampler: Sampler, occurrence: int, num_owners: int) -> list[Need]:
-    """Needs of batches that are made on a GPU, if the options say so. With `auto`, the ranks decide.
-
-    Args:
-        facts: facts of the graph.
-        sampler: the sampler.
-        occurrence: bytes of the numbers of parallel edges.
-        num_owners: number of parts of the topology.
-    """
-    far = sampler.tier == "uva"
-    if sampler.device != "cuda" and not far:
-        return []
-    bounds = 8 * (facts.num_nodes + 1)
-    edges = facts.topology_bytes - bounds + occurrence
-    tables = 4 * facts.num_nodes * max(1, sampler.threads)
-    whole = sampler.topology == "replicated"
-    return [
-        Need("topology for sampling on a GPU", "device", tables + bounds + (0 if far else edges)),
-        Need(
-            "pinned edges that a machine's GPUs read",
-            "host",
-            (edges if whole else -(-edges // num_owners)) if far else 0,
-            per_rank=not whole,
-        ),
-    ]
 
 
 def _batch_needs(batch: _Batch, ahead: int, model: Model, row: int, itemsize: int) -> list[Need]:

@@ -10,6 +10,7 @@ import time
 import numpy as np
 import torch
 
+from gnnexp.components.options import with_options
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.run_key import component_in_key
 from gnnexp.graph.block import Batch, BatchKey
@@ -30,7 +31,7 @@ _THREADS = len(os.sched_getaffinity(0))
 def presample_key(experiment: Experiment, graph_key: str, epochs: int) -> str:
     """Content key of the counts, 64 hexadecimal digits. It depends on everything that decides the training batches."""
     ignored = ("threads", "prefetch", "topology", "key")
-    sampler, task, train = experiment.sampler.node, experiment.task.node, experiment.train
+    sampler, task, train = experiment.config.group("sampler"), experiment.task.node, experiment.train
     layers = experiment.model.options.num_layers
     batches = [train.batch_size, train.shuffle, layers, component_in_key(task.mapping), experiment.seed]
     modules = modules_of({"sampler": sampler.mapping, "task": task.mapping})
@@ -52,7 +53,8 @@ def presample(experiment: Experiment, graph: Graph, epochs: int) -> Presample:
         epochs: number of epochs, at least 1.
     """
     started = time.perf_counter()
-    sampler, task, train = experiment.sampler.make(topology="replicated"), experiment.task.make(), experiment.train
+    sampler = with_options(experiment.sampler, topology="replicated").make()
+    task, train = experiment.task.make(), experiment.train
     sampler.setup(Shard(graph, needs=BlockNeeds(edge_ids=True)), experiment.model.options.num_layers)
     task.setup(graph)
     seed = stream(experiment.seed, Purpose.PRESAMPLE)

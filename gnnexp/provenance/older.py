@@ -23,6 +23,9 @@ MOVED: Mapping[str, str] = {
     "gnnexp.partitioners.restream.RestreamPartitioner": "gnnexp.partitioners.streams.restream.RestreamPartitioner",
     "gnnexp.partitioners.spring.SpringPartitioner": "gnnexp.partitioners.streams.spring.SpringPartitioner",
     "gnnexp.partitioners.two_ps_l.TwoPsLPartitioner": "gnnexp.partitioners.streams.two_ps_l.TwoPsLPartitioner",
+    "gnnexp.samplers.dgl.DGLSampler": "gnnexp.samplers.dgl.DGLOptions",
+    "gnnexp.samplers.full.FullSampler": "gnnexp.samplers.full.FullOptions",
+    "gnnexp.samplers.fused.FusedSampler": "gnnexp.samplers.fused.FusedOptions",
 }
 
 

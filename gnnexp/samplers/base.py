@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, final
 
 import torch
 from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator
-from gnnexp.components.facts import GraphFacts
+from gnnexp.components.facts import GraphFacts, Need
+from gnnexp.components.setting import Setting
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
@@ -20,53 +20,51 @@ from gnnexp.kernels.pool import Pool
 
 Key = Literal["micro", "global"]
 Topology = Literal["replicated", "partitioned"]
-SampleDevice = Literal["auto", "cpu", "cuda"]
-TopologyTier = Literal["auto", "device", "uva"]
 
 
-class Sampler(ABC):
-    """Makes the blocks that the computation of targets needs.
+class SamplerOptions(ABC):
+    """The options of a sampler. The launcher checks them, and each rank makes its `Sampler` of them.
+
+    A subclass is a frozen dataclass. Its fields are its options, with the names of its YAML file.
 
     Attributes:
         version: raised when the same options give other results or counts, or a default changes (CONTRIBUTING.md).
         exact_key: whether draws are a pure function of (seed, epoch, step, micro, hop, original vertex id), so that a
             global batch is the same for every number of ranks.
         scales: whether drawn edges have `Block.scale`, which multiplies messages and does not change degrees.
-        device: where batches are made: `cpu`; `cuda`, the GPU of the rank; `auto`, the GPU if the run allows it.
-            Samplers without this option use the CPU.
-        tier: where a GPU that makes batches reads edges: `device`, its own memory; `uva`, pinned host memory; `auto`,
-            its own memory if they fit there.
         fanouts: most neighbours per destination, target hop first, -1 for all; None: all neighbours on every hop.
         key: `global` shares draws in the global batch (the paradigm makes keys with `micro = -1`), `micro` makes
             separate draws for every micro-batch.
         topology: `replicated` on every rank, or `partitioned`: a rank has all in-edges of the vertices that it owns.
         threads: number of threads that prepare batches in the background; 0: a batch is prepared when it is needed.
         prefetch: most batches that are ready or in preparation at the same time.
-        pool: memory of blocks, for samplers that reuse memory.
     """
 
     version: ClassVar[int] = 1
     exact_key: ClassVar[bool] = True
     scales: ClassVar[bool] = False
-    device: SampleDevice = "cpu"
-    tier: TopologyTier = "auto"
 
-    def __init__(
-        self, fanouts: Sequence[int] | None, key: Key, topology: Topology, threads: int, prefetch: int
-    ) -> None:
-        problems = [*_check_fanouts(fanouts), *_check_choices(key, topology)]
-        if threads < 0:
-            problems.append(Problem("sampler.threads", threads, "must be 0 or more", "sampler.threads=1"))
-        if prefetch < 1:
-            problems.append(Problem("sampler.prefetch", prefetch, "must be at least 1", "sampler.prefetch=2"))
-        ConfigError.raise_all(problems)
-        self.fanouts = None if fanouts is None else tuple(fanouts)
-        self.key = key
-        self.topology = topology
-        self.threads = threads
-        self.prefetch = prefetch
-        self.pool = Pool()
+    fanouts: Sequence[int] | None
+    key: Key = "global"
+    topology: Topology = "replicated"
+    threads: int = 1
+    prefetch: int = 2
 
+    def __post_init__(self) -> None:
+        ConfigError.raise_all(self.problems())
+        if self.fanouts is not None:
+            object.__setattr__(self, "fanouts", tuple(self.fanouts))  # a configuration has a list
+
+    def problems(self) -> list[Problem]:
+        """Options outside of their ranges."""
+        problems = [*_fanout_problems(self.fanouts), *_word_problems(self.key, self.topology)]
+        if self.threads < 0:
+            problems.append(Problem("sampler.threads", self.threads, "must be 0 or more", "sampler.threads=1"))
+        if self.prefetch < 1:
+            problems.append(Problem("sampler.prefetch", self.prefetch, "must be at least 1", "sampler.prefetch=2"))
+        return problems
+
+    @final
     def hops(self, num_layers: int) -> tuple[int, ...]:
         """Fanout of every hop of a model with `num_layers` layers, target hop first, -1 for all neighbours.
 
@@ -84,21 +82,17 @@ class Sampler(ABC):
                     f"give {num_layers} fanouts, target hop first",
                 )
             )
-        return self.fanouts
+        return tuple(self.fanouts)
 
-    def topology_of(self, shard: Shard) -> Graph:
-        """The graph that this rank samples from."""
-        return shard.graph if self.topology == "replicated" else shard.owned_topology
-
-    def topology_bytes(self, shard: Shard) -> int:
-        """Bytes of the topology that this rank samples from."""
-        return self.topology_of(shard).topology_bytes
+    def check(self, setting: Setting) -> list[Problem]:
+        """Conflicts with other choices of the run."""
+        return []
 
     def held_bytes(self, facts: GraphFacts, num_edges: int, num_parts: int) -> int:
-        """Estimated bytes of topology that a rank will hold in addition to mapped files; used before `setup`.
+        """Estimated bytes of topology that a rank will hold in addition to mapped files.
 
         Args:
-            facts: facts about the graph of the run.
+            facts: facts of the graph.
             num_edges: number of edges of the graph that a rank samples from: the whole graph, or a part of it.
             num_parts: number of parts of the partition that `topology=partitioned` follows.
         """
@@ -107,15 +101,47 @@ class Sampler(ABC):
         edge = facts.id_bytes + 4 * (facts.typed + facts.weighted)
         return 8 * (facts.num_nodes + 1) + edge * -(-num_edges // num_parts)
 
-    def check(self, experiment: Experiment) -> list[Problem]:
-        """Conflicts with other choices of the experiment."""
-        return []
+    def needs(self, facts: GraphFacts, num_edges: int, num_parts: int, occurrence: int) -> list[Need]:
+        """Memory for the topology.
 
-    def place(self, experiment: Experiment, shard: Shard, device: torch.device, comm: Communicator) -> str:
+        Args:
+            facts, num_edges, num_parts: as in `held_bytes`.
+            occurrence: bytes of the numbers of parallel edges.
+        """
+        return [Need("topology that the sampler holds", "host", self.held_bytes(facts, num_edges, num_parts))]
+
+    @abstractmethod
+    def make(self) -> Sampler:
+        """The sampler of a rank."""
+
+
+class Sampler(ABC):
+    """Makes the blocks that the computation of targets needs.
+
+    Attributes:
+        options: the options that were chosen.
+        pool: memory of blocks, for samplers that reuse memory.
+    """
+
+    options: SamplerOptions
+
+    def __init__(self, options: SamplerOptions) -> None:
+        self.options, self.pool = options, Pool()
+
+    @final
+    def topology_of(self, shard: Shard) -> Graph:
+        """The graph that this rank samples from."""
+        return shard.graph if self.options.topology == "replicated" else shard.owned_topology
+
+    def topology_bytes(self, shard: Shard) -> int:
+        """Bytes of the topology that this rank samples from."""
+        return self.topology_of(shard).topology_bytes
+
+    def place(self, setting: Setting, shard: Shard, device: torch.device, comm: Communicator) -> str:
         """Choose where batches are made, before `setup`. By default, this is the host. All ranks call this.
 
         Args:
-            experiment: the experiment of the run.
+            setting: the other choices of the run.
             shard: topology of this rank.
             device: device of this rank.
             comm: all ranks.
@@ -153,7 +179,7 @@ class Sampler(ABC):
         """
 
 
-def _check_fanouts(fanouts: Sequence[int] | None) -> list[Problem]:
+def _fanout_problems(fanouts: Sequence[int] | None) -> list[Problem]:
     if fanouts is None or (len(fanouts) > 0 and all(fanout == -1 or fanout >= 1 for fanout in fanouts)):
         return []
     return [
@@ -166,7 +192,7 @@ def _check_fanouts(fanouts: Sequence[int] | None) -> list[Problem]:
     ]
 
 
-def _check_choices(key: str, topology: str) -> list[Problem]:
+def _word_problems(key: str, topology: str) -> list[Problem]:
     problems = []
     if key not in ("micro", "global"):
         problems.append(Problem("sampler.key", key, "must be micro or global", "sampler.key=global"))

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gnnexp.components.facts import GraphFacts
 from gnnexp.components.packages import is_installed, missing_package
-from gnnexp.errors import ConfigError
+from gnnexp.errors import Problem
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds, Shard
@@ -23,7 +23,7 @@ from gnnexp.graph.sparse import ends
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.kernels.samplers.sample import append_self_loops
 from gnnexp.samplers.base import Key, Topology
-from gnnexp.samplers.layerwise import LayerSampler, Neighbours, Relabelling, make_block, take
+from gnnexp.samplers.layerwise import LayerOptions, LayerSampler, Neighbours, Relabelling, make_block, take
 
 
 def dgl_graph(graph: Graph) -> Any:  # noqa: ANN401
@@ -89,50 +89,60 @@ def in_drawing_thread(draw: Callable[[], Any]) -> Any:  # noqa: ANN401
     return _drawing_thread().submit(run).result()
 
 
-class DGLSampler(LayerSampler):
+@dataclass(frozen=True)
+class DGLOptions(LayerOptions):
     """`dgl.dataloading.NeighborSampler` (1.1.3) with the interface of gnnexp.
 
     The batch key seeds DGL's generators. So a run with one OpenMP thread is repeatable, also after a resume. But a draw
     does not depend on its vertex only: with any `sampler.key`, 1 worker and 8 workers draw different global batches
     (`exact_key`).
+
+    Attributes:
+        fanouts: most neighbours per destination, target hop first.
+        fused: whether to use DGL's fused sampler, its default. False: `sample_neighbors`, then `to_block`, the
+            baseline of the FastSample paper.
+        key: recorded only.
+        topology, threads, prefetch: see `SamplerOptions`.
     """
 
-    exact_key: ClassVar[bool] = False
+    exact_key = False
 
-    def __init__(
-        self,
-        fanouts: list[int],
-        fused: bool = True,
-        key: Key = "global",
-        topology: Topology = "replicated",
-        threads: int = 1,
-        prefetch: int = 2,
-    ) -> None:
-        """Choose one of DGL's two code paths.
+    fanouts: Sequence[int]
+    fused: bool = True
+    key: Key = "global"
+    topology: Topology = "replicated"
+    threads: int = 1
+    prefetch: int = 2
 
-        Args:
-            fanouts: most neighbours per destination, target hop first.
-            fused: whether to use DGL's fused sampler, its default. False: `sample_neighbors`, then `to_block`, the
-                baseline of the FastSample paper.
-            key: recorded only, see the class.
-            topology: see `Sampler`.
-            threads: see `Sampler`.
-            prefetch: see `Sampler`.
-        """
-        super().__init__(fanouts, key, topology, threads, prefetch)
-        if not is_installed("dgl"):
-            raise ConfigError(missing_package("sampler", "dgl", "dgl", "sampler=fused"))
-        self.fused = fused
+    def problems(self) -> list[Problem]:
+        """Options outside of their ranges; or DGL is not installed."""
+        missing = [] if is_installed("dgl") else [missing_package("sampler", "dgl", "dgl", "sampler=fused")]
+        return [*super().problems(), *missing]
+
+    def held_bytes(self, facts: GraphFacts, num_edges: int, num_parts: int) -> int:
+        """The estimate of `SamplerOptions`, and the bytes of DGL's copy."""
+        drawn = num_edges if self.topology == "replicated" else -(-num_edges // num_parts)
+        return super().held_bytes(facts, num_edges, num_parts) + 8 * drawn
+
+    def make(self) -> DGLSampler:
+        """The sampler of a rank."""
+        return DGLSampler(self)
+
+
+class DGLSampler(LayerSampler):
+    """DGL's code, on DGL's copy of the topology."""
+
+    options: DGLOptions
 
     def setup(self, shard: Shard, num_layers: int) -> None:
         """Copy the topology into DGL as int64, 8 bytes per edge."""
         super().setup(shard, num_layers)
-        hops, graph = self.hops(num_layers), self.topology_of(shard)
+        hops, graph = self.options.hops(num_layers), self.topology_of(shard)
         self._dgl_graph = dgl_graph(graph)
         import dgl
 
         self._dgl = dgl
-        self._sampler = dgl.dataloading.NeighborSampler(list(reversed(hops)), fused=self.fused)
+        self._sampler = dgl.dataloading.NeighborSampler(list(reversed(hops)), fused=self.options.fused)
         self._graph = graph
         self._occurrence = graph.occurrence if shard.needs.edge_identity else None
         typed = shard.needs.edge_types or shard.needs.edge_identity
@@ -141,11 +151,6 @@ class DGLSampler(LayerSampler):
     def topology_bytes(self, shard: Shard) -> int:
         """Bytes of the topology, and of DGL's int64 copy of the sources."""
         return super().topology_bytes(shard) + 8 * self.topology_of(shard).num_edges
-
-    def held_bytes(self, facts: GraphFacts, num_edges: int, num_parts: int) -> int:
-        """The estimate of `Sampler`, and the bytes of DGL's copy."""
-        drawn = num_edges if self.topology == "replicated" else -(-num_edges // num_parts)
-        return super().held_bytes(facts, num_edges, num_parts) + 8 * drawn
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:
         """The blocks of one batch; calls from several threads take turns."""
@@ -159,8 +164,7 @@ class DGLSampler(LayerSampler):
 
     def sample_layer(self, frontier: Tensor, hop: int, key: BatchKey) -> Neighbours:
         """One hop by `dgl.sampling.sample_neighbors`."""
-        fanouts = self.fanouts
-        assert fanouts is not None
+        fanouts = self.options.fanouts
 
         def draw() -> Any:  # noqa: ANN401
             self._dgl.seed(_seed(key, hop))

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from torch import Tensor
 
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.shard import Shard
 from gnnexp.samplers.base import Key, Topology
 from gnnexp.samplers.expansion import Expansion
-from gnnexp.samplers.layerwise import LayerSampler, Neighbours
+from gnnexp.samplers.layerwise import LayerOptions, LayerSampler, Neighbours
+
+
+@dataclass(frozen=True)
+class FullOptions(LayerOptions):
+    """All in-edges of every vertex that the targets need; options as in `SamplerOptions`."""
+
+    fanouts = None
+
+    key: Key = "global"
+    topology: Topology = "replicated"
+    threads: int = 1
+    prefetch: int = 2
+
+    def make(self) -> FullSampler:
+        """The sampler of a rank."""
+        return FullSampler(self)
 
 
 class FullSampler(LayerSampler):
@@ -18,15 +36,14 @@ class FullSampler(LayerSampler):
     same order, so blocks are built and transposed once, and later batches differ only in their keys.
     """
 
-    def __init__(
-        self, key: Key = "global", topology: Topology = "replicated", threads: int = 1, prefetch: int = 2
-    ) -> None:
-        super().__init__(None, key, topology, threads, prefetch)
+    options: FullOptions
 
     def setup(self, shard: Shard, num_layers: int) -> None:
         """Store the graph of this rank."""
         super().setup(shard, num_layers)
-        self._expansion = Expansion(self.topology_of(shard), shard.needs, self.hops(num_layers), shard.names, self.pool)
+        self._expansion = Expansion(
+            self.topology_of(shard), shard.needs, self.options.hops(num_layers), shard.names, self.pool
+        )
         self._last: tuple[Tensor, tuple[Block, ...]] | None = None
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:

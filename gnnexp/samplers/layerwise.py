@@ -15,7 +15,7 @@ from torch import Tensor
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.kernels.samplers.sample import append_self_loops, place_seeds, relabel, take_or_missing
-from gnnexp.samplers.base import Sampler
+from gnnexp.samplers.base import Sampler, SamplerOptions
 from gnnexp.samplers.vertex_map import VertexMap, VertexMaps
 
 if TYPE_CHECKING:
@@ -49,6 +49,14 @@ class Neighbours(NamedTuple):
         return {name: values for name, values in self._asdict().items() if name in OF_EDGES and values is not None}
 
 
+class LayerOptions(SamplerOptions):
+    """The options of a sampler that draws one hop at a time."""
+
+    @abstractmethod
+    def make(self) -> LayerSampler:
+        """The sampler of a rank."""
+
+
 class LayerSampler(Sampler):
     """A sampler that draws one hop at a time: a subclass implements `sample_layer`, and `sample` calls it.
 
@@ -56,9 +64,11 @@ class LayerSampler(Sampler):
     (`sampler.topology=partitioned`), and split over ranks (`paradigm=split_parallel`).
 
     Attributes:
+        options: the options that were chosen.
         there: the topology of this rank on its GPU, if batches are made there, else None; set by `setup`.
     """
 
+    options: LayerOptions
     there: DeviceHops | None = None
 
     @abstractmethod
@@ -73,7 +83,7 @@ class LayerSampler(Sampler):
 
     def setup(self, shard: Shard, num_layers: int) -> None:
         """Store the graph of this rank (`topology_of`); a subclass that overrides this method must call it."""
-        self._num_hops = len(self.hops(num_layers))
+        self._num_hops = len(self.options.hops(num_layers))
         self._needs, ids = shard.needs, np.empty(0, shard.graph.indices.numpy().dtype)
         self._maps = VertexMaps(lambda: VertexMap(np.zeros(shard.graph.num_nodes, np.int32), ids))
 

@@ -54,7 +54,7 @@ class RemoteExpansion:
         mine = topology.occurrence is not None if shard.needs.edge_identity else False
         self._occurrence = any(comm.gather_objects(mine))
         typed = topology.edge_types is not None and (shard.needs.edge_types or shard.needs.edge_identity)
-        held = (self._occurrence, typed, topology.edge_weights is not None, sampler.scales)
+        held = (self._occurrence, typed, topology.edge_weights is not None, sampler.options.scales)
         self.kinds = [name for name, is_held in zip(OF_EDGES, held, strict=True) if is_held]
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int) -> Batch:

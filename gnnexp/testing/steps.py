@@ -44,7 +44,7 @@ def small_config(model: Mapping[str, Any], **changes: Mapping[str, Any]) -> dict
         "dataset": {"_target_": "gnnexp.datasets.digits.Digits"},
         "partitioner": {"_target_": "gnnexp.partitioners.random.RandomPartitioner"},
         "tracker": {"_target_": "gnnexp.trackers.none.NoTracker"},
-        "sampler": {"_target_": "gnnexp.samplers.fused.FusedSampler", "fanouts": [4, 3], "key": "global"},
+        "sampler": {"_target_": "gnnexp.samplers.fused.FusedOptions", "fanouts": [4, 3], "key": "global"},
         "feature_store": {"_target_": "gnnexp.feature_stores.local.LocalOptions"},
         "model": {"hidden": 16, "layers": 2, "dropout": 0.5, "input_dropout": 0.2, **model},
         "task": {"_target_": "gnnexp.tasks.node_classification.NodeClassification"},

@@ -17,7 +17,7 @@ from gnnexp.testing.steps import small_config
 VERTEX = "gnnexp.paradigms.vertex_parallel.VertexParallel"
 TENSOR = "gnnexp.paradigms.tensor_parallel.TensorParallel"
 OFFLOAD = "gnnexp.paradigms.offload.Offload"
-FULL = {"_target_": "gnnexp.samplers.full.FullSampler", "key": "global"}
+FULL = {"_target_": "gnnexp.samplers.full.FullOptions", "key": "global"}
 SLICED_STORE = {"_target_": "gnnexp.feature_stores.sliced.SlicedOptions"}
 PROFILE = {"links": {"network": 1e9}, "flops": 1e11, "gather": 1e10}
 _NO_DEDUP = {"inter": False, "intra": False}

@@ -109,7 +109,7 @@ def assemble(
     graph_facts = artifacts.facts or facts_of(experiment, graph)
     plan = _planned(experiment, artifacts, graph_facts, parts)
 
-    def placed(store: FeatureStore[Any]) -> str:
+    def placed(store: FeatureStore) -> str:
         return store.place(experiment.setting, graph_facts, lambda: _room(experiment, graph_facts, plan, comm, device))
 
     return _job(experiment, plan, shard, comm, timer, device, directory, chosen, parts, placed)
@@ -190,7 +190,7 @@ def _job(
     directory: Path,
     facts: Mapping[str, Any],
     parts: Parts | None,
-    placed: Callable[[FeatureStore[Any]], str],
+    placed: Callable[[FeatureStore], str],
 ) -> Job:
     model, graph = experiment.model.make(), shard.graph
     shard = replace(shard, needs=model.needs)
@@ -201,7 +201,7 @@ def _job(
     ConfigError.raise_all(task.check(graph))
     sampler.pool = pool = Pool()  # one pool for all components, because each pool keeps idle memory up to its limit
     if parts is None:  # else each part has its own sampler and store
-        facts = {**facts, "sampling": sampler.place(experiment, shard, device, comm)}
+        facts = {**facts, "sampling": sampler.place(experiment.setting, shard, device, comm)}
         sampler.setup(shard, model.num_layers)
         facts = {**facts, "features": placed(store)}
         store.setup(

@@ -34,7 +34,7 @@ from gnnexp.measure.memory import MappedPages, give_back_heap, host_peak_bytes, 
 from gnnexp.models.model import Model
 from gnnexp.paradigms.loops.targets import targets_of_rank
 from gnnexp.paradigms.trainer import Trainer
-from gnnexp.samplers.full import FullSampler
+from gnnexp.samplers.full import FullOptions
 from gnnexp.tasks.base import Scores
 from gnnexp.tiers.host_rows import machines
 
@@ -95,7 +95,7 @@ class Evaluation:
         self._wanted = torch.arange(job.graph.num_nodes)
         if not job.task.pairs:
             self._wanted = torch.unique(torch.cat(list(self._splits.values())))
-        self._sampler = FullSampler()
+        self._sampler = FullOptions().make()
         self._sampler.setup(Shard(job.graph, needs=job.model.needs), num_layers=1)
         # Inference always reads features from the mapped files. It is not measured, so the store may differ. Values are
         # those of training.

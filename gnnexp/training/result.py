@@ -104,8 +104,8 @@ def write_record(
 
 def _draws(job: Job) -> str:
     """What random draws depend on: whether one rank and N ranks draw the same global batch."""
-    if not job.sampler.exact_key:
+    if not job.sampler.options.exact_key:
         return "by the sampler's own generator: another number of ranks draws other neighbours"
-    if job.sampler.key == "micro":
+    if job.sampler.options.key == "micro":
         return "by seed, epoch, batch, rank, hop and vertex: another number of ranks draws other neighbours"
     return "by seed, epoch, batch, hop and vertex: the same for any number of ranks"

@@ -180,7 +180,7 @@ def test_a_mistake_in_the_dataset_does_not_hide_a_conflict(default: dict[str, An
 
 
 def test_a_component_of_another_kind_is_one_problem(default: dict[str, Any]) -> None:
-    config = changed(default, model___target_="gnnexp.samplers.fused.FusedSampler")
+    config = changed(default, model___target_="gnnexp.samplers.fused.FusedOptions")
     (problem,) = check_config(config)
     assert problem.key == "model._target_" and "gnnexp.models.model.Model" in problem.allowed
 
@@ -298,7 +298,7 @@ def test_a_users_class_is_not_called_while_its_options_are_wrong(
 ) -> None:
     """Nobody knows what its constructor does without them, or with defaults in their places."""
     (tmp_path / "mysamplers.py").write_text(
-        "from gnnexp.samplers.fused import FusedSampler\n\n\nclass Mine(FusedSampler):\n"
+        "from gnnexp.samplers.fused import FusedOptions\n\n\nclass Mine(FusedOptions):\n"
         "    def __init__(self, sizes: str | None = None) -> None:\n"
         "        super().__init__([int(size) for size in sizes.split('-')])\n"
     )
@@ -327,7 +327,7 @@ def test_facts_of_another_version_are_made_again() -> None:
     assert GraphFacts.from_json({key: value for key, value in told.items() if key != "typed"}) is None
 
 
-FULL = {"_target_": "gnnexp.samplers.full.FullSampler", "key": "global"}
+FULL = {"_target_": "gnnexp.samplers.full.FullOptions", "key": "global"}
 VERTEX = {"_target_": "gnnexp.paradigms.vertex_parallel.VertexParallel"}
 TENSOR = {"_target_": "gnnexp.paradigms.tensor_parallel.TensorParallel"}
 

@@ -172,7 +172,7 @@ def test_batches_that_are_prepared_ahead(ranks):
 
 
 def test_a_full_batch_keeps_its_matrix(ranks):
-    full = {"_target_": "gnnexp.samplers.full.FullSampler", "key": "global"}
+    full = {"_target_": "gnnexp.samplers.full.FullOptions", "key": "global"}
     config = _config("sage", train={"batch_size": None})
     assert_same(ranks, 1, {**config, "sampler": full}, stored=False)
 

@@ -15,14 +15,14 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.packing import pack_block, unpack_block
 from gnnexp.graph.partition import Partition
 from gnnexp.graph.shard import BlockNeeds, Shard
-from gnnexp.samplers.fused import FusedSampler
+from gnnexp.samplers.fused import FusedOptions
 
 NEEDS = st.builds(BlockNeeds, st.booleans(), st.booleans(), st.booleans())
 ARRAYS = ("indptr", "sources", "src_ids", "occurrence", "edge_types", "weight", "scale")
 
 
 def block_of(graph: Graph, seeds: list[int], needs: BlockNeeds, step: int = 0) -> Block:
-    sampler = FusedSampler([3])
+    sampler = FusedOptions([3]).make()
     sampler.setup(Shard(graph, needs=needs), 1)
     return sampler.sample(torch.tensor(seeds, dtype=torch.int64), BatchKey(0, 0, step)).blocks[0]
 

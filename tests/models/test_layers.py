@@ -15,8 +15,8 @@ from gnnexp.models import local
 from gnnexp.models.layer import Degrees, Layer
 from gnnexp.models.local import destination_rows, edge_weights, mixed_rows
 from gnnexp.models.model import Model
-from gnnexp.samplers.full import FullSampler
-from gnnexp.samplers.fused import FusedSampler
+from gnnexp.samplers.full import FullOptions
+from gnnexp.samplers.fused import FusedOptions
 from gnnexp.testing.graphs import nasty_graph, typed_graph
 from gnnexp.testing.steps import MODELS
 
@@ -40,14 +40,14 @@ def make_model(name: str, graph: Graph = GRAPH, **options) -> Model:
 
 
 def full_batch(model: Model, graph=GRAPH) -> Batch:
-    sampler = FullSampler()
+    sampler = FullOptions().make()
     sampler.setup(Shard(graph, needs=model.needs), model.num_layers)
     ids = torch.arange(graph.num_nodes, dtype=graph.indices.dtype)
     return sampler.sample(ids, KEY, graph.num_nodes)
 
 
 def sampled_block(model: Model) -> Block:
-    sampler = FusedSampler(fanouts=[3])
+    sampler = FusedOptions(fanouts=[3]).make()
     sampler.setup(Shard(GRAPH, needs=model.needs), 1)
     return sampler.sample(torch.arange(5, 40, dtype=torch.int32), KEY, 35).blocks[0]
 
@@ -210,7 +210,7 @@ def test_gcn_on_samples_is_an_unbiased_estimate():
     model = make_model("gcn", layers=1)
     layer = model.layers[0]
     exact = mixed_rows(layer, full_batch(model).blocks[0], GRAPH.features.double(), None)
-    sampler = FusedSampler(fanouts=[2])
+    sampler = FusedOptions(fanouts=[2]).make()
     sampler.setup(Shard(GRAPH, needs=model.needs), 1)
     ids = torch.arange(GRAPH.num_nodes, dtype=torch.int32)
     total = torch.zeros_like(exact)

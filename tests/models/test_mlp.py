@@ -15,7 +15,7 @@ from gnnexp.graph.partition import Partition
 from gnnexp.graph.shard import Shard
 from gnnexp.models.layer import Degrees
 from gnnexp.models.mlp import MLP
-from gnnexp.samplers.fused import FusedSampler
+from gnnexp.samplers.fused import FusedOptions
 from gnnexp.testing.exactness import assert_exact, cut_parts, parts
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import small_config
@@ -44,7 +44,7 @@ WAYS: dict[str, tuple[dict[str, Any], Place]] = {
 
 @pytest.fixture
 def batch() -> Batch:
-    sampler = FusedSampler(fanouts=[3, 3])
+    sampler = FusedOptions(fanouts=[3, 3]).make()
     sampler.setup(Shard(GRAPH), 2)
     return sampler.sample(torch.arange(5, 40, dtype=torch.int32), BatchKey(0, 0, 0), 35)
 
@@ -98,6 +98,6 @@ def test_same_losses_and_gradients_as_one_worker(ranks, way):
     if paradigm["_target_"] == PUSH_PULL:
         config["feature_store"] = {"_target_": "gnnexp.feature_stores.sliced.SlicedOptions"}
     elif way not in ("data", "split"):
-        config["sampler"] = {"_target_": "gnnexp.samplers.full.FullSampler", "key": "global"}
+        config["sampler"] = {"_target_": "gnnexp.samplers.full.FullOptions", "key": "global"}
         config["train"]["batch_size"] = None
     assert_exact(ranks, 3, nasty_graph, config, 1e-10, partition=place and place(GRAPH, 3), steps=4)

@@ -23,7 +23,7 @@ from gnnexp.models import local
 from gnnexp.models.layer import Degrees
 from gnnexp.models.local import mixed_rows
 from gnnexp.models.rgcn import RGCN, BasisLayer, BlockDiagonalLayer, RelationalLayer
-from gnnexp.samplers.fused import FusedSampler
+from gnnexp.samplers.fused import FusedOptions
 from gnnexp.testing.graphs import nasty_graph, typed_graph
 
 GRAPH = typed_graph()
@@ -47,7 +47,7 @@ def made(case: str | dict[str, Any], kernel: str = "numba", out: int = 7) -> Rel
 
 
 def block_of(fanout: int) -> Block:
-    sampler = FusedSampler(fanouts=[fanout])
+    sampler = FusedOptions(fanouts=[fanout]).make()
     sampler.setup(Shard(GRAPH, needs=RGCN().needs), 1)
     order = torch.randperm(GRAPH.num_nodes, generator=torch.Generator().manual_seed(1)).int()
     return sampler.sample(order[:50], BatchKey(1, 0, 0), 50).blocks[0]

@@ -63,7 +63,7 @@ def test_residual_and_norm(ranks, model, steps):
 
 @pytest.mark.parametrize("overlap", [True, False])
 def test_full_neighbours_and_overlap(ranks, overlap, steps):
-    sampler = {"_target_": "gnnexp.samplers.full.FullSampler", "key": "global"}
+    sampler = {"_target_": "gnnexp.samplers.full.FullOptions", "key": "global"}
     config = small_config(MODELS["gat"], train={"overlap": overlap, "batch_size": None})
     config["sampler"] = sampler
     _compare(ranks, 2, config, 1e-10, steps)

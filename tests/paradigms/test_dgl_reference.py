@@ -77,7 +77,7 @@ def test_what_ddp_does_inside_of_backward_is_not_told_apart(ranks, size):
 def test_full_graph_gradients_are_those_of_data_parallel_without_dropout():
     plain = {"dropout": 0.0, "input_dropout": 0.0}
     ours = small_config({**MODELS["sage"], **plain}, train={"batch_size": None})
-    ours["sampler"] = {"_target_": "gnnexp.samplers.full.FullSampler"}
+    ours["sampler"] = {"_target_": "gnnexp.samplers.full.FullOptions"}
     expected = run_steps(ours, nasty_graph(), 3)
     found = run_steps({**ours, "paradigm": FULL_GRAPH}, nasty_graph(), 3)
     for (loss, count), (other, other_count) in zip(expected.losses, found.losses, strict=True):
@@ -124,7 +124,7 @@ def test_what_it_cannot_do_is_refused_with_the_reason():
     assert problem.key == "train.batch_size" and problem.fix == "set train.batch_size=null"
     assert not full.check(experiment_in({"model": sage, **rest, "train": {"batch_size": None}}))
     reference: Paradigm = build(REFERENCE, Paradigm)
-    full_sampler = {"_target_": "gnnexp.samplers.full.FullSampler"}
+    full_sampler = {"_target_": "gnnexp.samplers.full.FullOptions"}
     (problem,) = reference.check(experiment_in({"sampler": full_sampler, "model": sage, **rest}))
     assert "fanouts" in problem.allowed
     both = reference.check(experiment_in({"sampler": full_sampler, "model": {**sage, "residual": True}, **rest}))

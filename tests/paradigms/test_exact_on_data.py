@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from gnnexp.partitioners.random import RandomPartitioner
 from gnnexp.partitioners.range import RangePartitioner
 from gnnexp.preparation.artifacts import prepare_graph
 from gnnexp.preparation.presample import presample
-from gnnexp.samplers.layerwise import LayerSampler, Neighbours
+from gnnexp.samplers.layerwise import LayerOptions, LayerSampler, Neighbours
 from gnnexp.testing.exactness import assert_exact
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, small_config
@@ -198,9 +199,6 @@ class Gated(Model):
 class Lowest(LayerSampler):
     """A user's sampler: the neighbours with the lowest ids, two more on every hop."""
 
-    def __init__(self, key: str = "global", topology: str = "replicated", threads: int = 1, prefetch: int = 2) -> None:
-        super().__init__(None, key, topology, threads, prefetch)
-
     def setup(self, shard: Shard, num_layers: int) -> None:
         super().setup(shard, num_layers)
         self.graph = self.topology_of(shard)
@@ -213,8 +211,20 @@ class Lowest(LayerSampler):
         return Neighbours(indptr, self.graph.indices[torch.repeat_interleave(starts, counts) + within])
 
 
+@dataclass(frozen=True)
+class LowestOptions(LayerOptions):
+    """Its options."""
+
+    fanouts = None
+    key: str = "global"
+    topology: str = "replicated"
+
+    def make(self) -> Lowest:
+        return Lowest(self)
+
+
 USERS_MODEL = {"_target_": f"{__name__}.Gated", "residual": True, "norm": True}
-USERS_SAMPLER = {"_target_": f"{__name__}.Lowest", "key": "global"}
+USERS_SAMPLER = {"_target_": f"{__name__}.LowestOptions", "key": "global"}
 
 
 @pytest.mark.parametrize("topology", ["replicated", "partitioned"])

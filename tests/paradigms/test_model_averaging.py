@@ -333,7 +333,7 @@ def test_without_full_neighbours_other_losses(ranks):
 
 def test_full_batches_and_all_neighbours(ranks):
     config = averaging("gcn", train={"batch_size": None})
-    config["sampler"] = {"_target_": "gnnexp.samplers.full.FullSampler", "key": "global"}
+    config["sampler"] = {"_target_": "gnnexp.samplers.full.FullOptions", "key": "global"}
     alone = trained(config, PARTS, 3)
     assert [len([step for step in epoch if step[1]]) for epoch in alone.losses] == [6, 6, 6]
     for run in on_ranks(ranks, 3, config, PARTS, 3):

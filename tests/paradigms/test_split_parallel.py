@@ -96,7 +96,7 @@ def test_ordinary_layers_run_unchanged(ranks, steps):
 def test_full_neighbours_in_one_batch(ranks, steps):
     config = _config("gcn")
     config["train"]["batch_size"] = None
-    config["sampler"] = {"_target_": "gnnexp.samplers.full.FullSampler", "key": "global"}
+    config["sampler"] = {"_target_": "gnnexp.samplers.full.FullOptions", "key": "global"}
     assert_exact(ranks, 2, nasty_graph, config, 1e-10, num_parts=2, steps=steps)
 
 

@@ -12,12 +12,12 @@ from gnnexp.graph.block import BatchKey, Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.placement.exclude import excluded, without
-from gnnexp.samplers.fused import FusedSampler
+from gnnexp.samplers.fused import FusedOptions
 from gnnexp.testing.strategies import graphs
 
 
 def block_of(graph: Graph, seeds: list[int], fanout: int, *, loops: bool, types: bool) -> Block:
-    sampler = FusedSampler([fanout])
+    sampler = FusedOptions([fanout]).make()
     needs = BlockNeeds(self_loops=loops, edge_identity=True, edge_types=types, edge_ids=True)
     sampler.setup(Shard(graph, needs=needs), 1)
     return sampler.sample(torch.tensor(seeds, dtype=torch.int64), BatchKey(0, 0, 0)).blocks[0]

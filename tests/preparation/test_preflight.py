@@ -17,8 +17,8 @@ from gnnexp.graph.parts import Parts, PartSizes
 from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.preparation.preflight import as_text, judge
 from gnnexp.record.runs import read_run
-from gnnexp.samplers.base import Sampler
-from gnnexp.samplers.fused import FusedSampler
+from gnnexp.samplers.base import SamplerOptions
+from gnnexp.samplers.fused import FusedOptions
 from gnnexp.testing.exactness import parts
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, small_config
@@ -70,7 +70,7 @@ def test_a_topology_of_its_own_is_what_a_rank_holds(typed, edge):
     )
     assert own - whole == 2 * (8 * (graph.num_nodes + 1) + edge * -(-graph.num_edges // 2))
     shards = [Shard(graph, rank, 2, BlockNeeds(), parts(graph, 2), rank) for rank in range(2)]
-    sampler = FusedSampler([4, 3], topology="partitioned")
+    sampler = FusedOptions([4, 3], topology="partitioned").make()
     held = [sampler.topology_bytes(shard) for shard in shards]
     assert sum(held) == own - whole - edge * (graph.num_edges % 2)
 
@@ -95,11 +95,11 @@ def test_attention_dropout_numbers_parallel_edges(parallel):
 def test_dgl_holds_a_copy_of_the_sources():
     pytest.importorskip("dgl")
     graph = nasty_graph()
-    names = {"fused": "gnnexp.samplers.fused.FusedSampler", "dgl": "gnnexp.samplers.dgl.DGLSampler"}
+    names = {"fused": "gnnexp.samplers.fused.FusedOptions", "dgl": "gnnexp.samplers.dgl.DGLOptions"}
     found = {name: of(configured(sampler={"_target_": target}))["host"] for name, target in names.items()}
     assert found["dgl"] - found["fused"] == 8 * graph.num_edges
     held = {
-        name: build({"_target_": target, "fanouts": [4, 3]}, Sampler).topology_bytes(Shard(graph))
+        name: build({"_target_": target, "fanouts": [4, 3]}, SamplerOptions).make().topology_bytes(Shard(graph))
         for name, target in names.items()
     }
     assert held["dgl"] - held["fused"] == found["dgl"] - found["fused"]
@@ -144,7 +144,7 @@ def test_offload_pins_rows_of_some_chunks_on_a_gpu():
     for device, options in (("cpu", {}), ("cuda", {}), ("cuda", {"chunks": None, "device_memory": budget})):
         config = configured(
             hardware={"device": device, "workers": 2},
-            sampler={"_target_": "gnnexp.samplers.full.FullSampler", "fanouts": None},
+            sampler={"_target_": "gnnexp.samplers.full.FullOptions", "fanouts": None},
             train={"batch_size": None},
             paradigm={"_target_": "gnnexp.paradigms.offload.Offload", **options},
         )

@@ -6,7 +6,8 @@ import json
 import os
 import shutil
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,8 @@ from gnnexp.paradigms.loops.targets import TargetSchedule
 from gnnexp.preparation.artifacts import prepare_presample
 from gnnexp.preparation.presample import Tally, presample, presample_key
 from gnnexp.samplers.base import Topology
-from gnnexp.samplers.fused import FusedSampler
-from gnnexp.samplers.layerwise import LayerSampler, Neighbours
+from gnnexp.samplers.fused import FusedOptions
+from gnnexp.samplers.layerwise import LayerOptions, LayerSampler, Neighbours
 from gnnexp.testing.graphs import csc, nasty_graph
 from gnnexp.testing.steps import small_config
 
@@ -46,30 +47,43 @@ EDGE_IDS = BlockNeeds(edge_ids=True)
 class Own(LayerSampler):
     """A user's sampler: up to f in-edges by a hash, the same edge at most once; blocks tell no positions."""
 
-    def __init__(self, fanouts: list[int], topology: Topology = "replicated", threads: int = 1) -> None:
-        super().__init__(fanouts, "global", topology, threads, 2)
-
     def setup(self, shard: Shard, num_layers: int) -> None:
         super().setup(shard, num_layers)
         self._graph = self.topology_of(shard)
 
     def sample_layer(self, frontier: torch.Tensor, hop: int, key: BatchKey) -> Neighbours:
-        assert self.fanouts is not None
+        fanouts = self.options.fanouts
+        assert fanouts is not None
         indptr, chosen = [0], []
         for vertex in frontier.tolist():
             first, end = self._graph.indptr[vertex : vertex + 2].tolist()
             words = mix(key.seed ^ mix(key.epoch * 1009 + key.step * 31 + hop)) ^ vertex
             taken = sorted(range(first, end), key=lambda edge, words=words: mix(words ^ mix(edge)))  # type: ignore[misc]
-            chosen += taken[: self.fanouts[hop]]
+            chosen += taken[: fanouts[hop]]
             indptr.append(len(chosen))
         return Neighbours(torch.tensor(indptr), self._graph.indices[torch.tensor(chosen, dtype=torch.int64)])
 
 
-class Whole(Own):
-    """A user's sampler that knows nothing of partitioned topologies."""
+@dataclass(frozen=True)
+class OwnOptions(LayerOptions):
+    """Its options."""
 
-    def __init__(self, fanouts: list[int]) -> None:
-        super().__init__(fanouts)
+    fanouts: Sequence[int]
+    topology: Topology = "replicated"
+    threads: int = 1
+
+    def make(self) -> Own:
+        return Own(self)
+
+
+@dataclass(frozen=True)
+class WholeOptions(LayerOptions):
+    """Options that know nothing of partitioned topologies."""
+
+    fanouts: Sequence[int]
+
+    def make(self) -> Own:
+        return Own(self)
 
 
 def config_of(**changes: Any) -> dict[str, Any]:
@@ -77,7 +91,7 @@ def config_of(**changes: Any) -> dict[str, Any]:
     return small_config(model, **changes)
 
 
-def own_config(kind: str = "Own") -> dict[str, Any]:
+def own_config(kind: str = "OwnOptions") -> dict[str, Any]:
     config = config_of()
     config["sampler"] = {"_target_": f"{__name__}.{kind}", "fanouts": FANOUTS}
     return config
@@ -162,7 +176,7 @@ def test_the_fused_samplers_counts_are_those_of_its_definition(simple: bool, epo
 def test_a_users_sampler_without_positions_is_counted_by_its_own_batches(simple: bool) -> None:
     graph, config = nasty_graph(simple=simple), own_config()
     found = presample(experiment_of(config), graph, 2)
-    sampler = Own(FANOUTS)
+    sampler = OwnOptions(FANOUTS).make()
     sampler.setup(Shard(graph), 2)
     batches = [sampler.sample(torch.tensor(targets), key) for targets, key in batches_of(config, graph, 2)]
     assert all(block.edge_ids is None for batch in batches for block in batch.blocks)
@@ -172,7 +186,7 @@ def test_a_users_sampler_without_positions_is_counted_by_its_own_batches(simple:
 
 def test_a_users_sampler_without_a_topology_is_counted_too() -> None:
     graph = nasty_graph()
-    found, expected = (presample(experiment_of(own_config(kind)), graph, 1) for kind in ("Whole", "Own"))
+    found, expected = (presample(experiment_of(own_config(kind)), graph, 1) for kind in ("WholeOptions", "OwnOptions"))
     assert torch.equal(found.edges, expected.edges)
 
 
@@ -183,7 +197,7 @@ def test_positions_and_pairs_count_the_same(graph: Graph, fanouts: list[int], lo
     seeds = data.draw(st.lists(st.integers(0, graph.num_nodes - 1), unique=True))
     found = []
     for positions in (True, False):
-        sampler = FusedSampler(fanouts)
+        sampler = FusedOptions(fanouts).make()
         sampler.setup(Shard(graph, needs=BlockNeeds(self_loops=loops, edge_ids=positions)), len(fanouts))
         batch = sampler.sample(torch.tensor(seeds, dtype=torch.int64), BatchKey(1, 2, 3))
         assert all((block.edge_ids is not None) == positions for block in batch.blocks)
@@ -222,7 +236,7 @@ def test_threads_change_nothing(config: dict[str, Any], monkeypatch: pytest.Monk
 def test_draws_are_not_those_of_training() -> None:
     graph, config = nasty_graph(), config_of()
     found = presample(experiment_of(config), graph, 1)
-    sampler = FusedSampler(FANOUTS)
+    sampler = FusedOptions(FANOUTS).make()
     sampler.setup(Shard(graph, needs=EDGE_IDS), 2)
     seed = config["seed"]
     tally = Tally(graph)

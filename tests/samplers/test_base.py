@@ -7,14 +7,14 @@ from reference_sampling import graph_of
 
 from gnnexp.errors import ConfigError
 from gnnexp.graph.shard import Shard
-from gnnexp.samplers.dgl import DGLSampler
-from gnnexp.samplers.full import FullSampler
-from gnnexp.samplers.fused import FusedSampler
+from gnnexp.samplers.dgl import DGLOptions
+from gnnexp.samplers.full import FullOptions
+from gnnexp.samplers.fused import FusedOptions
 
 
 @pytest.mark.parametrize("fanouts", [[], [0], [5, 0], [-2], [10, -1, -5]])
-@pytest.mark.parametrize("kind", [FusedSampler, DGLSampler])
-def test_bad_fanouts_are_refused(kind: type[FusedSampler] | type[DGLSampler], fanouts: list[int]) -> None:
+@pytest.mark.parametrize("kind", [FusedOptions, DGLOptions])
+def test_bad_fanouts_are_refused(kind: type[FusedOptions] | type[DGLOptions], fanouts: list[int]) -> None:
     with pytest.raises(ConfigError) as caught:
         kind(fanouts)
     assert [(problem.key, problem.value) for problem in caught.value.problems] == [("sampler.fanouts", fanouts)]
@@ -22,22 +22,22 @@ def test_bad_fanouts_are_refused(kind: type[FusedSampler] | type[DGLSampler], fa
 
 def test_all_problems_are_reported_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
-        FusedSampler([0], key="mini", topology="halved", threads=-1, prefetch=0)  # type: ignore[arg-type]
+        FusedOptions([0], key="mini", topology="halved", threads=-1, prefetch=0)  # type: ignore[arg-type]
     keys = ["sampler.fanouts", "sampler.key", "sampler.topology", "sampler.threads", "sampler.prefetch"]
     assert [problem.key for problem in caught.value.problems] == keys
 
 
-@pytest.mark.parametrize("kind", [FusedSampler, DGLSampler])
-def test_number_of_fanouts_must_be_that_of_layers(kind: type[FusedSampler] | type[DGLSampler]) -> None:
-    sampler = kind([5, 3])
+@pytest.mark.parametrize("kind", [FusedOptions, DGLOptions])
+def test_number_of_fanouts_must_be_that_of_layers(kind: type[FusedOptions] | type[DGLOptions]) -> None:
+    sampler = kind([5, 3]).make()
     with pytest.raises(ConfigError, match=r"sampler\.fanouts"):
         sampler.setup(Shard(graph_of([1, 1], 2, 0)), num_layers=3)
 
 
 def test_options_are_kept() -> None:
-    sampler = FusedSampler([5, -1], key="micro", threads=0, prefetch=7)
+    sampler = FusedOptions([5, -1], key="micro", threads=0, prefetch=7)
     assert (sampler.fanouts, sampler.key, sampler.threads, sampler.prefetch) == ((5, -1), "micro", 0, 7)
-    assert FullSampler().fanouts is None
-    assert FusedSampler.exact_key
-    assert FullSampler.exact_key
-    assert not DGLSampler.exact_key
+    assert FullOptions().fanouts is None
+    assert FusedOptions.exact_key
+    assert FullOptions.exact_key
+    assert not DGLOptions.exact_key

@@ -15,9 +15,9 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.samplers import dgl as dgl_sampler
 from gnnexp.samplers.base import Sampler
-from gnnexp.samplers.dgl import DGLSampler
-from gnnexp.samplers.full import FullSampler
-from gnnexp.samplers.fused import FusedSampler
+from gnnexp.samplers.dgl import DGLOptions
+from gnnexp.samplers.full import FullOptions
+from gnnexp.samplers.fused import FusedOptions
 from gnnexp.testing.graphs import edges_of
 
 pytest.importorskip("dgl")
@@ -61,8 +61,8 @@ def identities(block: Block) -> list[tuple[int, ...]]:
 def test_all_neighbours_agree_with_dgl(fused: bool, wide: bool, loops: bool, seeds: list[int]) -> None:
     needs = BlockNeeds(self_loops=loops, edge_identity=True, edge_types=True)
     of = graph(wide)
-    theirs = blocks(DGLSampler([-1, -1], fused=fused), of, seeds, needs)
-    for ours in (FullSampler(), FusedSampler([-1, 30]), FusedSampler([1000, 1000])):
+    theirs = blocks(DGLOptions([-1, -1], fused=fused).make(), of, seeds, needs)
+    for ours in (FullOptions().make(), FusedOptions([-1, 30]).make(), FusedOptions([1000, 1000]).make()):
         for mine, his in zip(blocks(ours, of, seeds, needs), theirs, strict=True):
             assert set(mine.src_ids.tolist()) == set(his.src_ids.tolist())
             assert mine.num_dst == his.num_dst
@@ -76,7 +76,7 @@ def test_draws_are_edges_of_the_graph(fused: bool) -> None:
     of = graph()
     needs = BlockNeeds(self_loops=True, edge_identity=True, edge_types=True)
     frontier = torch.tensor([1, 5, 0, 49])
-    sampled = blocks(DGLSampler([3, 4], fused=fused), of, frontier.tolist(), needs)
+    sampled = blocks(DGLOptions([3, 4], fused=fused).make(), of, frontier.tolist(), needs)
     for fanout, block in zip((3, 4), reversed(sampled), strict=True):
         assert block.dst_ids.tolist() == frontier.tolist()
         assert block.degree.equal(of.in_degree[frontier.long()].clamp(max=fanout) + 1)
@@ -93,8 +93,8 @@ def test_draws_are_edges_of_the_graph(fused: bool) -> None:
 @FUSED
 @pytest.mark.usefixtures("one_thread")
 def test_a_key_repeats_its_draws(fused: bool) -> None:
-    first, again = (blocks(DGLSampler([3, 2], fused=fused), graph(), [1, 5, 9, 20]) for _ in range(2))
-    other = DGLSampler([3, 2], fused=fused)
+    first, again = (blocks(DGLOptions([3, 2], fused=fused).make(), graph(), [1, 5, 9, 20]) for _ in range(2))
+    other = DGLOptions([3, 2], fused=fused).make()
     other.setup(Shard(graph()), 2)
     different = other.sample(torch.tensor([1, 5, 9, 20]), BatchKey(0, 2, 6)).blocks
     assert [b.src_ids.tolist() for b in first] == [b.src_ids.tolist() for b in again]
@@ -104,7 +104,7 @@ def test_a_key_repeats_its_draws(fused: bool) -> None:
 
 @FUSED
 def test_no_targets_make_empty_blocks(fused: bool) -> None:
-    sampler = DGLSampler([3, 2], fused=fused)
+    sampler = DGLOptions([3, 2], fused=fused).make()
     sampler.setup(Shard(graph(), needs=BlockNeeds(self_loops=True)), 2)
     for block in sampler.sample(torch.empty(0, dtype=torch.int64), KEY).blocks:
         assert (block.num_dst, block.num_src, block.num_edges) == (0, 0, 0)
@@ -113,4 +113,4 @@ def test_no_targets_make_empty_blocks(fused: bool) -> None:
 def test_without_dgl_the_config_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dgl_sampler, "is_installed", lambda name: False)
     with pytest.raises(ConfigError, match="dgl"):
-        DGLSampler([3])
+        DGLOptions([3]).make()

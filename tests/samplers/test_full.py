@@ -10,7 +10,7 @@ from reference_sampling import graphs
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds, Shard
-from gnnexp.samplers.full import FullSampler
+from gnnexp.samplers.full import FullOptions, FullSampler
 from gnnexp.testing.graphs import edges_of
 
 NOTHING = BlockNeeds()
@@ -18,7 +18,7 @@ KEY = BatchKey(0, 0, 0)
 
 
 def sampler_of(graph: Graph, num_layers: int, needs: BlockNeeds = NOTHING) -> FullSampler:
-    sampler = FullSampler()
+    sampler = FullOptions().make()
     sampler.setup(Shard(graph, needs=needs), num_layers)
     return sampler
 

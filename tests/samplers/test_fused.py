@@ -14,7 +14,7 @@ from reference_sampling import graph_of, graphs, reference_blocks
 from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds, Shard
-from gnnexp.samplers.fused import FusedSampler
+from gnnexp.samplers.fused import FusedOptions, FusedSampler
 from gnnexp.samplers.pipeline import prefetched
 from gnnexp.testing.graphs import edges_of
 
@@ -25,7 +25,7 @@ NEEDS = st.builds(BlockNeeds, st.booleans(), st.booleans(), st.booleans())
 
 
 def sampler_of(graph: Graph, fanouts: list[int], needs: BlockNeeds = NOTHING) -> FusedSampler:
-    sampler = FusedSampler(fanouts)
+    sampler = FusedOptions(fanouts).make()
     sampler.setup(Shard(graph, needs=needs), len(fanouts))
     return sampler
 

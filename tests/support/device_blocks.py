@@ -22,7 +22,7 @@ from gnnexp.samplers.device.hops import DeviceHops, HopKernels
 from gnnexp.samplers.device.remote import DeviceRemoteExpansion
 from gnnexp.samplers.device.split import DeviceSplitter
 from gnnexp.samplers.expansion import Expansion
-from gnnexp.samplers.fused import FusedSampler
+from gnnexp.samplers.fused import FusedOptions
 from gnnexp.samplers.remote import RemoteExpansion
 from gnnexp.samplers.split import Splitter
 from gnnexp.testing.exactness import parts
@@ -136,7 +136,7 @@ def check_split(number: int, kernels: HopKernels | None = None, device: str = "c
     case, fanouts = shared.case, shared.case.fanouts
 
     def of_rank(comm: Any) -> None:
-        sampler, shard = FusedSampler(fanouts, topology=shared.topology), shared.shard(comm.rank)
+        sampler, shard = FusedOptions(fanouts, topology=shared.topology).make(), shared.shard(comm.rank)
         sampler.setup(shard, len(fanouts))
         host, other = Splitter(sampler, shard, comm, len(fanouts)), comm.uncounted()
         hops = DeviceHops(sampler.topology_of(shard), case.needs, fanouts, torch.device(device), None, kernels, pin)
@@ -163,7 +163,7 @@ def check_remote(number: int, kernels: HopKernels | None = None, device: str = "
     case, fanouts, foreign = shared.case, shared.case.fanouts, number % 3 == 0
 
     def of_rank(comm: Any) -> None:
-        sampler, shard = FusedSampler(fanouts, topology="partitioned"), shared.shard(comm.rank)
+        sampler, shard = FusedOptions(fanouts, topology="partitioned").make(), shared.shard(comm.rank)
         sampler.setup(shard, len(fanouts))
         host, other = RemoteExpansion(sampler, shard, comm, len(fanouts), foreign_seeds=foreign), comm.uncounted()
         hops = DeviceHops(sampler.topology_of(shard), case.needs, fanouts, torch.device(device), None, kernels, pin)

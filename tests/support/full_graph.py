@@ -106,7 +106,7 @@ def full_config(name: str, paradigm: Mapping[str, Any], dtype: str = "float64", 
     """A resolved configuration of full-graph training; `changes` are merged into their groups."""
     model = {**FULL_MODELS[name], **changes.pop("model", {})}
     config = small_config(model, train={"dtype": dtype, "batch_size": None}, **changes)
-    config["sampler"] = {"_target_": "gnnexp.samplers.full.FullSampler", "key": "global"}
+    config["sampler"] = {"_target_": "gnnexp.samplers.full.FullOptions", "key": "global"}
     config["paradigm"] = dict(paradigm)
     return config
 

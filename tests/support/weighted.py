@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,12 +17,12 @@ from gnnexp.models.sage import SAGE, SAGELayer
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.paradigms.vertex_parallel import VertexParallel
 from gnnexp.paradigms.vertices.vertex_cut import VertexCutTrainer
-from gnnexp.samplers.fused import FusedSampler
+from gnnexp.samplers.fused import FusedOptions, FusedSampler
 from gnnexp.samplers.layerwise import LayerSampler, Neighbours
 from gnnexp.testing.graphs import weighted_graph
 from gnnexp.testing.steps import run_steps
 
-SCALING = {"_target_": "weighted.ScalingSampler", "fanouts": [4, 3]}
+SCALING = {"_target_": "weighted.ScalingOptions", "fanouts": [4, 3]}
 
 
 def signed_graph() -> Graph:
@@ -35,14 +35,22 @@ def signed_graph() -> Graph:
 class ScalingSampler(FusedSampler):
     """Multiplies messages with something of their source: what a sampler knows of an edge."""
 
-    scales: ClassVar[bool] = True
-
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:
         return LayerSampler.sample(self, seeds, key, global_count)
 
     def sample_layer(self, frontier: Tensor, hop: int, key: BatchKey) -> Neighbours:
         found = super().sample_layer(frontier, hop, key)
         return found._replace(scale=0.5 + (found.ids % 7).float())
+
+
+@dataclass(frozen=True)
+class ScalingOptions(FusedOptions):
+    """Its options."""
+
+    scales = True
+
+    def make(self) -> ScalingSampler:
+        return ScalingSampler(self)
 
 
 def _rank() -> int:

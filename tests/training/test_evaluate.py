@@ -29,7 +29,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.graph.subset import with_neighbours
-from gnnexp.samplers.full import FullSampler
+from gnnexp.samplers.full import FullOptions
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.ranks import RankError
 from gnnexp.testing.steps import MODELS, small_config
@@ -51,7 +51,7 @@ def _inference(config: dict[str, Any], folder: Path) -> tuple[dict[int, list[flo
 def _whole_graph(config: dict[str, Any]) -> torch.Tensor:
     with tempfile.TemporaryDirectory() as folder:
         job, _ = assembled(config, Artifacts(graph := nasty_graph()), Path(folder), read_environment())
-        sampler = FullSampler()
+        sampler = FullOptions().make()
         sampler.setup(Shard(graph, needs=job.model.needs), job.model.num_layers)
         batch = sampler.sample(torch.arange(graph.num_nodes, dtype=torch.int32), BatchKey(0, 0, 0), 0)
         job.model.eval()

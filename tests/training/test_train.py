@@ -117,7 +117,7 @@ def test_an_injected_delay_shows_in_its_phase_and_in_the_others_wait(ranks, phas
 def test_counters_equal_their_formulas(overlap):
     graph = nasty_graph()
     config = small_config(MODELS["sage"], train={"epochs": 2, "overlap": overlap, "batch_size": None})
-    config["sampler"] = {"_target_": "gnnexp.samplers.full.FullSampler"}
+    config["sampler"] = {"_target_": "gnnexp.samplers.full.FullOptions"}
     first, second = _train(config, {})
     targets = set(graph.splits.train.tolist())
     edges, frontier, destinations = 0, targets, []

@@ -56,7 +56,7 @@ def configuration(model: str, kernel: str, *, quick: bool) -> dict[str, Any]:
     """Three layers on the full graph, which one rank holds on its GPU."""
     config = sampled(model, kernel, steps=1, quick=quick, measure="free")
     config["train"] |= {"batch_size": None, "steps_per_epoch": None}
-    config["sampler"] = {"_target_": "gnnexp.samplers.full.FullSampler", "key": "global"}
+    config["sampler"] = {"_target_": "gnnexp.samplers.full.FullOptions", "key": "global"}
     config["paradigm"] = {"_target_": "gnnexp.paradigms.vertex_parallel.VertexParallel"}
     return config
 

@@ -51,7 +51,7 @@ def configuration(device_memory: int, *, quick: bool) -> dict[str, Any]:
     """Three layers of GCN, 128 wide, with features in host memory."""
     config = sampled("gcn", "torch", steps=1, quick=quick, measure="free")
     config["train"] |= {"batch_size": None, "steps_per_epoch": None}
-    config["sampler"] = {"_target_": "gnnexp.samplers.full.FullSampler", "key": "global"}
+    config["sampler"] = {"_target_": "gnnexp.samplers.full.FullOptions", "key": "global"}
     config["paradigm"] = {
         "_target_": "gnnexp.paradigms.offload.Offload",
         "chunks": None,

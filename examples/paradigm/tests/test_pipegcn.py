@@ -21,7 +21,7 @@ def config_of(paradigm, model: str = "sage", size: int = 3):
     return {
         **config,
         "paradigm": paradigm,
-        "sampler": {"_target_": "gnnexp.samplers.full.FullSampler", "key": "global"},
+        "sampler": {"_target_": "gnnexp.samplers.full.FullOptions", "key": "global"},
     }
 
 

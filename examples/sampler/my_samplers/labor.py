@@ -7,6 +7,9 @@ the same neighbours where they can. The batch then has fewer vertices to load fo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -16,32 +19,37 @@ from gnnexp.graph.shard import Shard
 from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.counter import Purpose, draw, stream
 from gnnexp.samplers.base import Key, Topology
-from gnnexp.samplers.layerwise import LayerSampler, Neighbours
+from gnnexp.samplers.layerwise import LayerOptions, LayerSampler, Neighbours
+
+
+@dataclass(frozen=True)
+class LaborOptions(LayerOptions):
+    """The options, which the launcher checks. A rank makes its sampler of them.
+
+    Attributes:
+        fanouts: k of every hop, target hop first; -1: all neighbours.
+        key: as in `gnnexp.samplers.base.SamplerOptions`, like the others.
+    """
+
+    fanouts: Sequence[int]
+    key: Key = "global"
+    topology: Topology = "replicated"
+    threads: int = 1
+    prefetch: int = 2
+
+    def make(self) -> LaborSampler:
+        """The sampler of a rank."""
+        return LaborSampler(self)
 
 
 class LaborSampler(LayerSampler):
-    """Draws neighbours by a function of (seed, epoch, step, hop, ids), so any number of ranks draws the same ones.
-
-    Args:
-        fanouts: k of every hop, target hop first; -1: all neighbours.
-        key: as in `gnnexp.samplers.base.Sampler`, like the other arguments.
-    """
-
-    def __init__(
-        self,
-        fanouts: list[int],
-        key: Key = "global",
-        topology: Topology = "replicated",
-        threads: int = 1,
-        prefetch: int = 2,
-    ) -> None:
-        super().__init__(fanouts, key, topology, threads, prefetch)
+    """Draws neighbours by a function of (seed, epoch, step, hop, ids), so any number of ranks draws the same ones."""
 
     def setup(self, shard: Shard, num_layers: int) -> None:
         """Store the topology that this rank samples from: the whole graph, or all in-edges of its own vertices."""
         super().setup(shard, num_layers)
         self._graph, self._needs = self.topology_of(shard), shard.needs
-        self._fanouts = self.hops(num_layers)
+        self._fanouts = self.options.hops(num_layers)
         # A rank that trains parts of the graph has local ids. Draws depend on the original ids.
         names = torch.arange(self._graph.num_nodes) if shard.names is None else shard.names
         self._names = names.to(torch.int64).numpy()

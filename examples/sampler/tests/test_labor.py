@@ -7,22 +7,22 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from my_samplers.labor import LaborSampler
+from my_samplers.labor import LaborOptions
 
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.shard import Shard
-from gnnexp.samplers.fused import FusedSampler
+from gnnexp.samplers.fused import FusedOptions
 from gnnexp.testing.exactness import assert_exact
 from gnnexp.testing.graphs import csc, edges_of, nasty_graph
 from gnnexp.testing.steps import MODELS, small_config
 from gnnexp.testing.strategies import graphs
 
-LABOR = {"_target_": "my_samplers.labor.LaborSampler", "fanouts": [4, 3], "key": "global"}
+LABOR = {"_target_": "my_samplers.labor.LaborOptions", "fanouts": [4, 3], "key": "global"}
 KEY = BatchKey(seed=3, epoch=1, step=4)
 
 
-def sampler_of(graph, fanouts, kind=LaborSampler):
-    made = kind(fanouts)
+def sampler_of(graph, fanouts, kind=LaborOptions):
+    made = kind(fanouts).make()
     made.setup(Shard(graph), len(fanouts))
     return made
 
@@ -47,7 +47,7 @@ def test_destinations_with_the_same_neighbours_take_the_same_ones():
     graph = csc(50, src, dst)
     (block,) = sampler_of(graph, [5]).sample(torch.arange(10), KEY).blocks
     assert block.num_src == 10 + 5 and block.num_edges == 50
-    (independent,) = sampler_of(graph, [5], FusedSampler).sample(torch.arange(10), KEY).blocks
+    (independent,) = sampler_of(graph, [5], FusedOptions).sample(torch.arange(10), KEY).blocks
     assert independent.num_edges == 50 and independent.num_src > 10 + 5
 
 

@@ -14,6 +14,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from gnnexp.components.locate import target_of
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.block import Batch, BatchKey, Block
@@ -26,7 +27,7 @@ from gnnexp.paradigms.loops.global_batch import AutogradTrainer, GlobalBatchTrai
 from gnnexp.paradigms.loops.rank_batch import RankBatch, from_owners, owners
 from gnnexp.paradigms.loops.targets import targets_of_rank
 from gnnexp.paradigms.trainer import EpochCounts
-from gnnexp.samplers.full import FullSampler
+from gnnexp.samplers.full import FullOptions
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,11 +189,11 @@ class WholeGraphTrainer(FullGraphTrainer, AutogradTrainer[Whole]):
 
 def check_full_graph(experiment: Experiment, name: str) -> list[Problem]:
     """Conflicts: needs one batch, all neighbours, and the same draws for every number of ranks."""
-    sampler = experiment.sampler.options
+    sampler = experiment.sampler
     problems = [*whole_rows(experiment, name)]
-    if not isinstance(sampler, FullSampler):
+    if not isinstance(sampler, FullOptions):
         problems.append(
-            Problem("sampler", experiment.sampler.target, f"{name} trains on the full graph", "choose sampler=full")
+            Problem("sampler", target_of(experiment.sampler), f"{name} trains on the full graph", "choose sampler=full")
         )
     elif sampler.key != "global":
         problems.append(

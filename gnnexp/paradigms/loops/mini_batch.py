@@ -100,7 +100,7 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
         timer, sampler, seed = self.job.timer, self.job.sampler, self.job.experiment.seed
         with timer.phase("sample"):
             targets_of = self.targets_of(epoch)
-        micro = self.drawing_unit if sampler.key == "micro" else -1
+        micro = self.drawing_unit if sampler.options.key == "micro" else -1
 
         def prepare(step: int) -> R:
             key = BatchKey(seed, epoch, step)

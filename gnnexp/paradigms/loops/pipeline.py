@@ -44,8 +44,8 @@ def prepared(
         depth: most batches that are ready or in preparation; None: `sampler.prefetch`.
     """
     timer = job.timer
-    threads = job.sampler.threads if threads is None else threads
-    depth = job.sampler.prefetch if depth is None else depth
+    threads = job.sampler.options.threads if threads is None else threads
+    depth = job.sampler.options.prefetch if depth is None else depth
     # A single batch has nothing to overlap with. Trained rows change after every step.
     if not job.experiment.train.overlap or len(steps) == 1 or threads == 0 or job.trained_rows is not None:
         for step in steps:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from torch import Tensor
 
@@ -33,7 +32,7 @@ class ActivePart:
     number: int
     part: Part
     sampler: Sampler
-    store: FeatureStore[Any]
+    store: FeatureStore
     schedule: TargetSchedule
 
     @property
@@ -45,7 +44,7 @@ class ActivePart:
     def sample(self, order: Tensor, key: BatchKey) -> Batch:
         """Batch number `key.step`. `order` is the epoch's order of targets, as local ids."""
         targets = self.schedule.global_batch(order, key.step)
-        micro = self.number if self.sampler.key == "micro" else -1
+        micro = self.number if self.sampler.options.key == "micro" else -1
         return self.sampler.sample(targets, replace(key, micro=micro), int(targets.numel()))
 
     def read(self, batch: Batch) -> Rows:

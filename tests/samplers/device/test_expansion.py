@@ -25,7 +25,7 @@ from gnnexp.samplers.device.expansion import DeviceExpansion
 from gnnexp.samplers.device.hops import DeviceHops
 from gnnexp.samplers.device.vertices import NOWHERE
 from gnnexp.samplers.expansion import Expansion
-from gnnexp.samplers.fused import FusedSampler
+from gnnexp.samplers.fused import FusedOptions, FusedSampler
 from gnnexp.testing.emulated import is_wanted
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, small_config
@@ -113,7 +113,7 @@ def test_an_empty_batch_has_empty_blocks() -> None:
     ("sampler", "device", "key"),
     [
         ({}, "cpu", "sampler.device"),
-        ({"_target_": "weighted.ScalingSampler"}, "cuda", "sampler.device"),
+        ({"_target_": "weighted.ScalingOptions"}, "cuda", "sampler.device"),
         ({"fanouts": [2049, 3]}, "cuda", "sampler.fanouts"),
     ],
 )
@@ -125,19 +125,22 @@ def test_a_run_that_cannot_sample_on_a_gpu_is_refused(sampler: dict[str, object]
     config["sampler"]["device"] = "auto"
     assert not read(config).problems
     experiment = experiment_of(config)
-    assert experiment.sampler.make().place(experiment, Shard(nasty_graph()), torch.device("cuda"), alone()) == "cpu"
+    assert (
+        experiment.sampler.make().place(experiment.setting, Shard(nasty_graph()), torch.device("cuda"), alone())
+        == "cpu"
+    )
 
 
 def test_an_unknown_device_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"sampler\.device"):
-        FusedSampler([4], device="gpu")  # type: ignore[arg-type]
+        FusedOptions([4], device="gpu").make()  # type: ignore[arg-type]
 
 
 def test_a_rank_without_a_gpu_refuses_to_sample_on_one() -> None:
     config = small_config(MODELS["sage"], hardware={"device": "auto"}, sampler={"device": "cuda"})
     experiment = experiment_of(config)
     with pytest.raises(ConfigError, match="no CUDA device"):
-        experiment.sampler.make().place(experiment, Shard(nasty_graph()), CPU, alone())
+        experiment.sampler.make().place(experiment.setting, Shard(nasty_graph()), CPU, alone())
 
 
 @pytest.mark.parametrize("lacking", ["", "no room"])
@@ -147,7 +150,7 @@ def test_one_rank_without_room_keeps_all_ranks_on_the_host(monkeypatch: pytest.M
     def of_rank(comm: Any, device: str) -> str:
         config = small_config(MODELS["sage"], hardware={"device": "cuda", "workers": 2}, sampler={"device": device})
         experiment, gpu = experiment_of(config), torch.device("cuda", comm.rank)
-        return experiment.sampler.make().place(experiment, Shard(nasty_graph(), comm.rank, 2), gpu, comm)
+        return experiment.sampler.make().place(experiment.setting, Shard(nasty_graph(), comm.rank, 2), gpu, comm)
 
     found = together(2, lambda comm: of_rank(comm, "auto"))
     assert found == (["cpu: no room"] * 2 if lacking else ["cuda:0", "cuda:1"])
@@ -169,7 +172,7 @@ class Wrong:
 
 def test_a_first_batch_that_differs_from_the_hosts_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def sampler() -> FusedSampler:
-        made = FusedSampler([4, 3])
+        made = FusedOptions([4, 3]).make()
         made._place = CPU  # a CPU works, too
         made.setup(Shard(nasty_graph()), 2)
         return made
@@ -193,10 +196,10 @@ def test_the_memory_of_the_gpu_decides_where_batches_are_made(monkeypatch: pytes
     needed = shard.graph.topology_bytes + 4 * shard.graph.num_nodes
     for free, place in ((2 * needed, "cuda:0"), (2 * needed - 1, f"cpu: sampling on the GPU needs {needed} bytes, ")):
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _, free=free: (free, free))
-        assert experiment.sampler.make().place(experiment, shard, gpu, alone()).startswith(place)
+        assert experiment.sampler.make().place(experiment.setting, shard, gpu, alone()).startswith(place)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (needed - 1, needed))
     with pytest.raises(RunError, match=r"set sampler\.device=cpu"):
-        FusedSampler([4, 3], device="cuda").place(experiment, shard, gpu, alone())
+        FusedOptions([4, 3], device="cuda").make().place(experiment.setting, shard, gpu, alone())
 
 
 @pytest.mark.gpu

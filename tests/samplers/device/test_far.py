@@ -21,7 +21,7 @@ from gnnexp.ops.backends import has_triton, is_interpreted
 from gnnexp.samplers import fused
 from gnnexp.samplers.device.expansion import DeviceExpansion
 from gnnexp.samplers.device.hops import DeviceHops
-from gnnexp.samplers.fused import FusedSampler
+from gnnexp.samplers.fused import FusedOptions, FusedSampler
 from gnnexp.testing.emulated import counting, is_wanted
 from gnnexp.testing.exactness import parts
 from gnnexp.testing.graphs import nasty_graph, typed_graph
@@ -61,7 +61,7 @@ def triton(monkeypatch: pytest.MonkeyPatch) -> None:
         ("cuda", "triton", {"device": "cpu"}, "made on the host with sampler.device=cpu"),
         ("cuda", "torch", {}, "set model.kernel=triton"),
         ("cuda", "auto", {}, "set model.kernel=triton"),
-        ("cuda", "triton", {"_target_": "weighted.ScalingSampler"}, "draws with its own code"),
+        ("cuda", "triton", {"_target_": "weighted.ScalingOptions"}, "draws with its own code"),
     ],
 )
 def test_what_cannot_be_is_refused(device: str, kernel: str, sampler: dict[str, object], words: str) -> None:
@@ -84,14 +84,14 @@ def test_it_needs_triton(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("key", ["device", "tier"])
 def test_unknown_words_are_refused(key: str) -> None:
     with pytest.raises(ConfigError, match=rf"sampler\.{key}='gpu'"):
-        FusedSampler([4], **{key: "gpu"})  # type: ignore[arg-type]
+        FusedOptions([4], **{key: "gpu"}).make()  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("triton")
 def test_a_rank_without_a_gpu_refuses() -> None:
     experiment = experiment_of(config_of("auto"))
     with pytest.raises(ConfigError, match=r"sampler\.tier='uva': no CUDA device is visible"):
-        experiment.sampler.make().place(experiment, Shard(nasty_graph()), torch.device("cpu"), alone())
+        experiment.sampler.make().place(experiment.setting, Shard(nasty_graph()), torch.device("cpu"), alone())
 
 
 # --- the choice -------------------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def test_all_ranks_choose_the_same_tier(
         config = config_of(tier=tier)
         config["hardware"]["workers"] = 2
         experiment, gpu = experiment_of(config), torch.device("cuda", comm.rank)
-        return experiment.sampler.make().place(experiment, Shard(nasty_graph(), comm.rank, 2), gpu, comm)
+        return experiment.sampler.make().place(experiment.setting, Shard(nasty_graph(), comm.rank, 2), gpu, comm)
 
     assert together(2, of_rank) == found
 
@@ -149,11 +149,13 @@ def test_the_memory_of_the_gpu_decides_where_edges_are(monkeypatch: pytest.Monke
     far = "cuda:0, which reads" if kernel == "triton" else "cpu: sampling"
     for free, place in ((2 * whole, "cuda:0"), (2 * whole - 1, far), (2 * bounds, far), (2 * bounds - 1, "cpu: ")):
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _, free=free: (free, free))
-        found = experiment.sampler.make().place(experiment, shard, GPU, alone())
+        found = experiment.sampler.make().place(experiment.setting, shard, GPU, alone())
         assert found.startswith(place) and (found == place or f"needs {whole} bytes" in found)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (bounds - 1, bounds))
     with pytest.raises(RunError, match=rf"needs {bounds} bytes, {bounds - 1} bytes are free; set sampler\.device=cpu"):
-        FusedSampler([4, 3], tier="uva", device="cuda").place(experiment_of(config_of()), shard, GPU, alone())
+        FusedOptions([4, 3], tier="uva", device="cuda").make().place(
+            experiment_of(config_of()).setting, shard, GPU, alone()
+        )
 
 
 @pytest.mark.usefixtures("triton")
@@ -177,10 +179,10 @@ def test_pinned_edges_must_fit_into_the_memory_of_the_host(
     ):
         monkeypatch.setattr(psutil, "virtual_memory", lambda available=available: SimpleNamespace(available=available))
         if found:
-            assert experiment.sampler.make().place(experiment, shard, GPU, alone()).startswith(found)
+            assert experiment.sampler.make().place(experiment.setting, shard, GPU, alone()).startswith(found)
         else:
             with pytest.raises(RunError, match=f"edges in host memory need {edges} bytes, {edges - 1} bytes are"):
-                experiment.sampler.make().place(experiment, shard, GPU, alone())
+                experiment.sampler.make().place(experiment.setting, shard, GPU, alone())
 
 
 # --- blocks, and what is read -----------------------------------------------------------------------------------------
@@ -214,7 +216,7 @@ def test_the_bytes_that_kernels_read_are_those_of_the_batch(fanouts: list[int], 
     experiment = experiment_of(config_of(fanouts=fanouts))
     sampler = experiment.sampler.make()
     assert isinstance(sampler, FusedSampler)
-    assert sampler.place(experiment, Shard(graph), GPU, alone()).startswith("cuda:0, which reads")
+    assert sampler.place(experiment.setting, Shard(graph), GPU, alone()).startswith("cuda:0, which reads")
     sampler.setup(Shard(graph, needs=needs), len(fanouts))
     for step in range(3):  # the first batch is also made on the host
         with counting() as counts:

@@ -16,7 +16,7 @@ from gnnexp.errors import RunError
 from gnnexp.graph.block import BatchKey
 from gnnexp.samplers.device.hops import DeviceHops
 from gnnexp.samplers.device.remote import DeviceRemoteExpansion
-from gnnexp.samplers.fused import FusedSampler
+from gnnexp.samplers.fused import FusedOptions
 from gnnexp.samplers.remote import RemoteExpansion
 from gnnexp.testing.emulated import is_wanted
 
@@ -41,7 +41,7 @@ def made(
 ) -> DeviceRemoteExpansion:
     """The expansion of a rank."""
     fanouts, shard = shared.case.fanouts, shared.shard(comm.rank)
-    sampler = FusedSampler(fanouts, topology="partitioned")
+    sampler = FusedOptions(fanouts, topology="partitioned").make()
     sampler.setup(shard, len(fanouts))
     host = RemoteExpansion(sampler, shard, comm.uncounted(), len(fanouts), foreign_seeds=foreign_seeds)
     there = DeviceHops(sampler.topology_of(shard), shared.case.needs, fanouts, device)

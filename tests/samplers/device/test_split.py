@@ -17,7 +17,7 @@ from gnnexp.graph.block import BatchKey
 from gnnexp.samplers.device.hops import DeviceHops
 from gnnexp.samplers.device.split import DeviceSplitter
 from gnnexp.samplers.device.vertices import NOWHERE
-from gnnexp.samplers.fused import FusedSampler
+from gnnexp.samplers.fused import FusedOptions
 from gnnexp.samplers.split import Splitter
 from gnnexp.testing.emulated import is_wanted
 
@@ -40,7 +40,7 @@ def test_splits_are_those_of_the_host_on_1000_graphs() -> None:
 def made(shared: SharedCase, comm: Any, device: torch.device = CPU, *, compares: bool = False) -> DeviceSplitter:
     """A splitter of a rank."""
     fanouts, shard = shared.case.fanouts, shared.shard(comm.rank)
-    sampler = FusedSampler(fanouts)
+    sampler = FusedOptions(fanouts).make()
     sampler.setup(shard, len(fanouts))
     host = Splitter(sampler, shard, comm.uncounted(), len(fanouts)) if compares else None
     return DeviceSplitter(DeviceHops(shard.graph, shared.case.needs, fanouts, device), shard, comm, host)

@@ -22,7 +22,7 @@ from gnnexp.testing.steps import optimizer
 from gnnexp.testing.ways import FULL, MINI_BATCH, PROFILE, SLICED, SLICED_STORE, WAYS
 from matrix.axes import AXES, Case, named
 
-FUSED = {"_target_": "gnnexp.samplers.fused.FusedSampler", "fanouts": [4, 3], "key": "global"}
+FUSED = {"_target_": "gnnexp.samplers.fused.FusedOptions", "fanouts": [4, 3], "key": "global"}
 LOCAL = {"_target_": "gnnexp.feature_stores.local.LocalOptions"}
 TWIN = {"_target_": "full_graph.SerialTwin"}
 PARTS = 4  # of who averages models of parts: whichever rank trains them, the average is the same
