@@ -40,9 +40,9 @@ from typing import Any, NamedTuple
 from machine import keep
 
 HERE = Path(__file__).parents[1]
-SAGE = {"_target_": "gnnexp.models.sage.SAGE", "hidden": 16, "layers": 3, "dropout": 0.5, "input_dropout": 0.0}
+SAGE = {"_target_": "gnnexp.models.sage.SAGEOptions", "hidden": 16, "layers": 3, "dropout": 0.5, "input_dropout": 0.0}
 GAT = {
-    "_target_": "gnnexp.models.gat.GAT",
+    "_target_": "gnnexp.models.gat.GATOptions",
     "hidden": 16,
     "layers": 2,
     "heads": 2,

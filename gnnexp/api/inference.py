@@ -149,7 +149,7 @@ def _job(parts: Parts, graph: Graph, folder: Path) -> Job:
     timer, model, backend = PhaseTimer(), parts.base, parts.base.backend
     environment = Environment(host=platform.node())
     comm = Communicator(environment, timer, parts.device)
-    shard = Shard(graph, needs=model.needs)
+    shard = Shard(graph, needs=model.options.needs)
     store = LocalOptions().make() if parts.rows is None else parts.rows
     tier = DeviceTier(parts.device, timer, reads_transpose=backend.reads_transpose, constants=backend.constants)
     return Job(

@@ -21,6 +21,7 @@ from gnnexp.cli.listing.runs import read_job
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import Environment
 from gnnexp.components.locate import target_of
+from gnnexp.components.options import with_options
 from gnnexp.datasets.reading.names import Names, names_of
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import experiment_of, read
@@ -273,8 +274,8 @@ def _graph(experiment: Experiment, folder: str | None, key: str | None) -> tuple
 def _parts(experiment: Experiment, graph: Graph, found: Checkpoint, device: torch.device) -> Parts:
     """The components, with the values of the checkpoint."""
     dtype, seed = getattr(torch, experiment.train.dtype), experiment.seed
-    kernel = elsewhere(str(getattr(experiment.model.options, "kernel", "auto")), device.type)
-    task, model = experiment.task.make(), experiment.model.make(kernel=kernel)
+    kernel = elsewhere(experiment.model.kernel, device.type)
+    task, model = experiment.task.make(), with_options(experiment.model, kernel=kernel).make()
     task.setup(graph, device)
     model.setup(
         graph.num_features,

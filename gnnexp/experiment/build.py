@@ -260,7 +260,7 @@ def _composed(config: Mapping[str, Any], made: Mapping[str, Any], wrong: Collect
         partitioner=made["partitioner"],
         sampler=made["sampler"],
         feature_store=made["feature_store"],
-        model=choice("model"),
+        model=made["model"],
         task=choice("task"),
         paradigm=made["paradigm"],
         optimizer=optimizer,

@@ -162,7 +162,7 @@ def check_ranges(train: TrainConfig, hardware: HardwareConfig) -> list[Problem]:
 
 def check_fanouts(experiment: Experiment) -> list[Problem]:
     """A sampler with fanouts must have one fanout per layer."""
-    fanouts, layers = experiment.sampler.fanouts, experiment.model.options.num_layers
+    fanouts, layers = experiment.sampler.fanouts, experiment.model.layers
     if fanouts is None or layers < 1 or len(fanouts) == layers:
         return []
     given, fix = list(fanouts), f"model.layers={max(1, len(fanouts))}"
@@ -175,7 +175,7 @@ def check_fanouts(experiment: Experiment) -> list[Problem]:
 def check_choices(experiment: Experiment, groups: Collection[str]) -> list[Problem]:
     """Conflicts with other choices that the components of `groups` report."""
     judges: dict[str, Callable[[], list[Problem]]] = {
-        "model": lambda: experiment.model.options.check(experiment),
+        "model": lambda: experiment.model.check(experiment.setting),
         "sampler": lambda: experiment.sampler.check(experiment.setting),
         "feature_store": lambda: experiment.feature_store.check(experiment.setting),
         "paradigm": lambda: experiment.paradigm.check(experiment),
@@ -308,7 +308,7 @@ def check_data(experiment: Experiment, graph: Graph, facts: GraphFacts) -> list[
         *check_schedule(experiment, facts),
         *experiment.task.options.check(graph),
         *experiment.feature_store.check_data(experiment.setting, facts),
-        *experiment.model.options.check_data(experiment, facts),
+        *experiment.model.check_data(experiment.setting, facts),
         *experiment.paradigm.plan(experiment, facts).problems,
     ]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gnnexp.datasets.base import Dataset
     from gnnexp.feature_stores.base import FeatureStoreOptions
     from gnnexp.launchers.base import Launcher
-    from gnnexp.models.model import Model
+    from gnnexp.models.model import ModelOptions
     from gnnexp.paradigms.base import Paradigm
     from gnnexp.partitioners.base import Partitioner
     from gnnexp.samplers.base import SamplerOptions
@@ -87,7 +87,7 @@ class Experiment:
     partitioner: Partitioner
     sampler: SamplerOptions
     feature_store: FeatureStoreOptions
-    model: Choice[Model]
+    model: ModelOptions
     task: Choice[Task]
     paradigm: Paradigm
     optimizer: OptimizerChoice
@@ -112,7 +112,7 @@ class Experiment:
     @cached_property
     def setting(self) -> Setting:
         """What the options of sampler, feature store, model and task may know of the other choices."""
-        paradigm, model = self.paradigm, self.model.options
+        paradigm, model = self.paradigm, self.model
         why_not_sampled, why_not_rounded = paradigm.samples_on_host(self), paradigm.passes_float32(self)
         return Setting(
             train=self.train,
@@ -123,7 +123,7 @@ class Experiment:
             reads_narrow_rows=paradigm.reads_narrow_rows,
             sampling_on_gpu=Refusal(why_not_sampled) if why_not_sampled else None,
             rounded_rows=Refusal(why_not_rounded) if why_not_rounded else None,
-            kernel=str(getattr(model, "kernel", "auto")),
+            kernel=model.kernel,
             edge_identity=model.needs.edge_identity,
             scales=self.sampler.scales,
             sampler=target_of(self.sampler),

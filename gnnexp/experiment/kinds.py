@@ -15,7 +15,7 @@ KINDS = {
     "partitioner": "gnnexp.partitioners.base.Partitioner",
     "sampler": "gnnexp.samplers.base.SamplerOptions",
     "feature_store": "gnnexp.feature_stores.base.FeatureStoreOptions",
-    "model": "gnnexp.models.model.Model",
+    "model": "gnnexp.models.model.ModelOptions",
     "task": "gnnexp.tasks.base.Task",
     "paradigm": "gnnexp.paradigms.base.Paradigm",
     "tracker": "gnnexp.trackers.base.Tracker",

@@ -14,11 +14,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from gnnexp.components.options import with_options
 from gnnexp.graph.block import BatchKey, Block
-from gnnexp.graph.shard import BlockNeeds
 from gnnexp.graph.sparse import InputRows, Rows, StoredRows
 from gnnexp.kernels.counter import Purpose
-from gnnexp.models.layer import BlockLayer, Destinations, Layer
+from gnnexp.models.layer import Destinations, Layer
 from gnnexp.models.local import destination_rows, normalised_weights, whole_and_own
 from gnnexp.models.model import Exchange, Model, Preactivate
 from gnnexp.ops.backend import Drop
@@ -105,7 +105,7 @@ def has_own_part(layer: Layer) -> bool:
 
 def contract_layer(model: Model, index: int) -> Layer:
     """Layer `index` as a contract layer. Checks refuse other layers for decoupling and tensor parallelism."""
-    layer = model.layers[index]
+    layer = model.stack[index]
     assert isinstance(layer, Layer)
     return layer
 
@@ -126,31 +126,13 @@ class Decoupled(Model):
     """
 
     def __init__(self, base: Model) -> None:
-        super().__init__(
-            base.hidden,
-            2 * base.num_layers,
-            base.dropout,
-            base.input_dropout,
-            base.residual,
-            base.norm,
-            base.kernel,
-            base.bias,
-        )
+        super().__init__(with_options(base.options, layers=2 * base.num_layers))
         self.base, self.backend, self.in_dim = base, base.backend, base.in_dim
         last = contract_layer(base, base.num_layers - 1)
         self.classes, self.num_keys = last.out_dim, last.num_weights if last.kind == "projected" else 0
         rows = self.classes + 2 * self.num_keys
         for width in [*base.widths[1:-1], *[rows] * base.num_layers, self.classes]:
             self.layers.append(_Step(width))
-
-    @property
-    def needs(self) -> BlockNeeds:
-        """What blocks must carry for the coupled model."""
-        return self.base.needs
-
-    def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer | BlockLayer:
-        """The layer of the coupled model."""
-        return self.base.make_layer(index, in_dim, out_dim)
 
     def row_local(self, index: int) -> bool:
         """Whether layer `index` is a dense update: it reads no neighbours."""

@@ -5,6 +5,7 @@ Keys a·(W h) are 2K columns per vertex, linear in h. So keys can be sliced, sum
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Unpack
 
 import torch
@@ -16,7 +17,7 @@ from gnnexp.graph.block import Block
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.models.layer import Activation, Destinations, EndOfLayer, Layer
-from gnnexp.models.model import Model
+from gnnexp.models.model import ModelOptions
 from gnnexp.ops.backend import Drop
 from gnnexp.ops.dense.products import linear_by_head, product
 
@@ -120,10 +121,11 @@ class GATLayer(Layer):
         return x.view(-1, self.num_weights, self.head_dim).mean(1)
 
 
-class GAT(Model):
+@dataclass(frozen=True)
+class GATOptions(ModelOptions):
     """A stack of attention layers.
 
-    Args:
+    Attributes:
         hidden: columns of the hidden layers, over all heads.
         heads: number of attention heads of the hidden layers.
         out_heads: number of heads of the last layer, which averages them.
@@ -131,30 +133,23 @@ class GAT(Model):
         slope: negative slope of LeakyReLU.
         self_loops: whether every destination also attends to itself.
         activation: activation of the hidden layers.
-        layers, dropout, input_dropout, residual, norm, bias, kernel: as in `gnnexp.models.gcn.GCN`.
+        layers, dropout, input_dropout, residual, norm, bias, kernel: as in `gnnexp.models.gcn.GCNOptions`.
     """
 
-    def __init__(
-        self,
-        hidden: int = 256,
-        layers: int = 3,
-        heads: int = 4,
-        out_heads: int = 1,
-        dropout: float = 0.5,
-        input_dropout: float = 0.0,
-        attention_dropout: float = 0.0,
-        slope: float = 0.2,
-        self_loops: bool = True,
-        activation: Activation = "elu",
-        residual: bool = False,
-        norm: bool = False,
-        bias: bool = True,
-        kernel: str = "auto",
-    ) -> None:
-        super().__init__(hidden, layers, dropout, input_dropout, residual, norm, kernel, bias)
-        self.hidden_activation = activation
-        self.heads, self.out_heads, self.slope = heads, out_heads, slope
-        self.attention_dropout, self.self_loops = attention_dropout, self_loops
+    hidden: int = 256
+    layers: int = 3
+    heads: int = 4
+    out_heads: int = 1
+    dropout: float = 0.5
+    input_dropout: float = 0.0
+    attention_dropout: float = 0.0
+    slope: float = 0.2
+    self_loops: bool = True
+    activation: Activation = "elu"
+    residual: bool = False
+    norm: bool = False
+    bias: bool = True
+    kernel: str = "auto"
 
     def problems(self) -> list[Problem]:
         """Invalid arguments; the number of heads must divide the hidden columns."""
@@ -193,10 +188,13 @@ class GAT(Model):
         """Scores, weights and their gradients, for every head."""
         return 3 * self.heads
 
-    def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:
+    def make_layer(self, index: int, in_dim: int, out_dim: int, num_relations: int = 0) -> Layer:
         """The `index`-th layer. The last layer averages its heads."""
-        last = index == self.num_layers - 1
+        last = index == self.layers - 1
         heads = self.out_heads if last else self.heads
+        end = self.end_of_layer(
+            index, residual=self.residual, norm=self.norm, bias=self.bias, activation=self.activation
+        )
         return GATLayer(
             in_dim,
             out_dim if last else out_dim // heads,
@@ -204,5 +202,5 @@ class GAT(Model):
             concat=not last,
             slope=self.slope,
             weight_dropout=self.attention_dropout,
-            **self.end_of_layer(index),
+            **end,
         )

@@ -11,17 +11,18 @@ neighbours the factor is one. `degrees=block` is DGL's `norm="both"` on sampled 
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Literal, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from gnnexp.components.facts import GraphFacts
+from gnnexp.components.setting import Setting
 from gnnexp.errors import Problem
-from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.block import Block
 from gnnexp.models.layer import Destinations, EndOfLayer, Layer
-from gnnexp.models.model import Model
+from gnnexp.models.model import ModelOptions
 
 
 class GCNLayer(Layer):
@@ -107,10 +108,11 @@ class GCNLayer(Layer):
         return mixed if self_ is None else mixed + self_ * (root * root * self._loop(ids)).unsqueeze(1)
 
 
-class GCN(Model):
+@dataclass(frozen=True)
+class GCNOptions(ModelOptions):
     """A stack of graph convolutions.
 
-    Args:
+    Attributes:
         hidden: number of columns of the hidden layers.
         layers: number of layers.
         dropout: probability on the inputs of all layers but the first.
@@ -123,25 +125,20 @@ class GCN(Model):
         kernel: kernels for sparse operations: `auto`, `numba`, `torch` or `dgl`.
     """
 
-    def __init__(
-        self,
-        hidden: int = 256,
-        layers: int = 3,
-        dropout: float = 0.5,
-        input_dropout: float = 0.0,
-        self_loops: bool = True,
-        degrees: Literal["graph", "block"] = "graph",
-        residual: bool = False,
-        norm: bool = False,
-        bias: bool = True,
-        kernel: str = "auto",
-    ) -> None:
-        super().__init__(hidden, layers, dropout, input_dropout, residual, norm, kernel, bias)
-        self.self_loops, self.degrees_of = self_loops, degrees
+    hidden: int = 256
+    layers: int = 3
+    dropout: float = 0.5
+    input_dropout: float = 0.0
+    self_loops: bool = True
+    degrees: Literal["graph", "block"] = "graph"
+    residual: bool = False
+    norm: bool = False
+    bias: bool = True
+    kernel: str = "auto"
 
-    def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
+    def check_data(self, setting: Setting, facts: GraphFacts) -> list[Problem]:
         """Problems of weighted graphs: sums of weights without a square root, and degrees of blocks."""
-        problems = super().check_data(experiment, facts)
+        problems = super().check_data(setting, facts)
         if facts.least_weight is not None and facts.least_weight < 0:
             problems.append(
                 Problem(
@@ -152,7 +149,7 @@ class GCN(Model):
                     "set dataset.weights=false (tables: dataset.weight=null), or choose model=sage or gin",
                 )
             )
-        if facts.weighted and self.degrees_of == "block":
+        if facts.weighted and self.degrees == "block":
             problems.append(
                 Problem(
                     "model.degrees",
@@ -163,8 +160,7 @@ class GCN(Model):
             )
         return problems
 
-    def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:
+    def make_layer(self, index: int, in_dim: int, out_dim: int, num_relations: int = 0) -> Layer:
         """The `index`-th convolution."""
-        return GCNLayer(
-            in_dim, out_dim, self_loops=self.self_loops, degrees=self.degrees_of, **self.end_of_layer(index)
-        )
+        end = self.end_of_layer(index, residual=self.residual, norm=self.norm, bias=self.bias)
+        return GCNLayer(in_dim, out_dim, self_loops=self.self_loops, degrees=self.degrees, **end)

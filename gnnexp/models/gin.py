@@ -7,6 +7,7 @@ the sum, row by row.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Unpack
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gnnexp.models.layer import Destinations, EndOfLayer, Layer
-from gnnexp.models.model import Model
+from gnnexp.models.model import ModelOptions
 from gnnexp.ops.dense.products import linear
 
 
@@ -56,29 +57,26 @@ class GINLayer(Layer):
         return super().preactivation(linear(F.relu(mixed + self.inner_bias), self.outer, self.matmul))
 
 
-class GIN(Model):
+@dataclass(frozen=True)
+class GINOptions(ModelOptions):
     """A stack of GIN layers.
 
-    Args:
+    Attributes:
         train_eps: whether eps is learned.
-        hidden, layers, dropout, input_dropout, residual, norm, bias, kernel: as in `gnnexp.models.gcn.GCN`.
+        hidden, layers, dropout, input_dropout, residual, norm, bias, kernel: as in `gnnexp.models.gcn.GCNOptions`.
     """
 
-    def __init__(
-        self,
-        hidden: int = 256,
-        layers: int = 3,
-        dropout: float = 0.5,
-        input_dropout: float = 0.0,
-        train_eps: bool = True,
-        residual: bool = False,
-        norm: bool = False,
-        bias: bool = True,
-        kernel: str = "auto",
-    ) -> None:
-        super().__init__(hidden, layers, dropout, input_dropout, residual, norm, kernel, bias)
-        self.train_eps = train_eps
+    hidden: int = 256
+    layers: int = 3
+    dropout: float = 0.5
+    input_dropout: float = 0.0
+    train_eps: bool = True
+    residual: bool = False
+    norm: bool = False
+    bias: bool = True
+    kernel: str = "auto"
 
-    def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:
+    def make_layer(self, index: int, in_dim: int, out_dim: int, num_relations: int = 0) -> Layer:
         """The `index`-th layer."""
-        return GINLayer(in_dim, self.hidden, out_dim, train_eps=self.train_eps, **self.end_of_layer(index))
+        end = self.end_of_layer(index, residual=self.residual, norm=self.norm, bias=self.bias)
+        return GINLayer(in_dim, self.hidden, out_dim, train_eps=self.train_eps, **end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Unpack
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 from gnnexp.graph.block import Block
 from gnnexp.models.layer import Destinations, EndOfLayer, Layer
-from gnnexp.models.model import Model
+from gnnexp.models.model import Model, ModelOptions
 
 
 class MLPLayer(Layer):
@@ -47,17 +48,37 @@ class MLPLayer(Layer):
         return projected
 
 
-class MLP(Model):
-    """A stack of dense layers; arguments as in `gnnexp.models.gcn.GCN`. Blocks are sampled as for other models."""
+@dataclass(frozen=True)
+class MLPOptions(ModelOptions):
+    """A stack of dense layers; options as in `gnnexp.models.gcn.GCNOptions`. Blocks are sampled as for other models."""
+
+    hidden: int = 256
+    layers: int = 3
+    dropout: float = 0.5
+    input_dropout: float = 0.0
+    residual: bool = False
+    norm: bool = False
+    kernel: str = "auto"
+    bias: bool = True
 
     def num_matrices(self, num_relations: int) -> int:
         """One matrix."""
         return 1
 
+    def make_layer(self, index: int, in_dim: int, out_dim: int, num_relations: int = 0) -> Layer:
+        """The `index`-th layer."""
+        return MLPLayer(
+            in_dim, out_dim, **self.end_of_layer(index, residual=self.residual, norm=self.norm, bias=self.bias)
+        )
+
+    def make(self) -> MLP:
+        """The model of a rank."""
+        return MLP(self)
+
+
+class MLP(Model):
+    """Dense layers, none of which reads neighbours."""
+
     def row_local(self, index: int) -> bool:
         """True: every layer reads only a vertex's own row."""
         return True
-
-    def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:
-        """The `index`-th layer."""
-        return MLPLayer(in_dim, out_dim, **self.end_of_layer(index))

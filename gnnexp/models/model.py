@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import ClassVar, cast, final
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from gnnexp.components.facts import GraphFacts
 from gnnexp.components.locate import target_of
 from gnnexp.components.schema import MOST_COUNTED, Activations, Matmul
+from gnnexp.components.setting import Setting
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.graph.sparse import InputRows, Rows, SparseRows, StoredRows
@@ -33,57 +33,34 @@ Exchange = Callable[[int, Rows], Rows]
 Preactivate = Callable[[int, Block, Rows, BatchKey | None], Tensor]
 
 
-class Model(nn.Module, ABC):
-    """Base of all models. A subclass says what its layers are (`make_layer`); `setup` builds them.
+class ModelOptions(ABC):
+    """The options of a model. The launcher checks them, and each rank makes its `Model` of them.
 
-    Args:
+    A subclass is a frozen dataclass. Its fields are its options, with the names of its YAML file. It says what the
+    model's layers are (`make_layer`).
+
+    Attributes:
+        version: raised when the same options give other results or counts, or a default changes (CONTRIBUTING.md).
         hidden: number of columns of the hidden layers.
         layers: number of layers.
         dropout: probability on the inputs of all layers but the first.
         input_dropout: probability on the features.
-        residual: whether to add the undropped input to each hidden layer's output.
-        norm: whether to apply LayerNorm before each hidden activation.
         kernel: `numba`, `triton`, `torch`, `dgl`, or `auto`: numba on CPU, torch on a GPU.
-        bias: whether layers have a bias.
-
-    Attributes:
-        version: raised when the same options give other results or counts, or a default changes (CONTRIBUTING.md).
-        degrees_of: whether layers normalise by degrees of the full graph (`graph`) or of the block (`block`).
-        backend: kernels; `setup` sets it.
     """
 
     version: ClassVar[int] = 1
-    degrees_of: Literal["graph", "block"] = "graph"
-    backend: Backend
-
-    def __init__(
-        self,
-        hidden: int = 256,
-        layers: int = 3,
-        dropout: float = 0.5,
-        input_dropout: float = 0.0,
-        residual: bool = False,
-        norm: bool = False,
-        kernel: str = "auto",
-        bias: bool = True,
-    ) -> None:
-        super().__init__()
-        self.hidden, self.num_layers = hidden, layers
-        self.dropout, self.input_dropout = dropout, input_dropout
-        self.residual, self.norm, self.bias, self.kernel = residual, norm, bias, kernel
-        self.hidden_activation: Activation = "relu"
-        self.num_relations = 0  # set when the data is known
-        self.layers = nn.ModuleList()
-        self.decoder: nn.Module | None = None  # the task's decoder, trained with the model
-        self.drop_keys: DropKeys | None = None  # only on a GPU
-        self.activations: Activations = "float32"
+    hidden: int = 256
+    layers: int = 3
+    dropout: float = 0.5
+    input_dropout: float = 0.0
+    kernel: str = "auto"
 
     def problems(self) -> list[Problem]:
         """Invalid arguments."""
         wrong = []
         for name, value, most, usual in (
             ("hidden", self.hidden, MOST_COUNTED, 64),
-            ("layers", self.num_layers, MOST_LAYERS, 2),
+            ("layers", self.layers, MOST_LAYERS, 2),
         ):
             if not 1 <= value <= most:
                 wrong.append(
@@ -99,21 +76,21 @@ class Model(nn.Module, ABC):
             wrong.append(Problem("model.kernel", self.kernel, allowed, "set model.kernel=auto"))
         return wrong
 
-    def check(self, experiment: Experiment) -> list[Problem]:
+    def check(self, setting: Setting) -> list[Problem]:
         """Invalid arguments, and conflicts with the device, the sampler and the precision of products."""
-        wrong, device = self.problems(), experiment.hardware.device
+        wrong, device = self.problems(), setting.hardware.device
         if not wrong:
-            found, rounded = kernel_problem(self.kernel, device), matmul_problems(experiment.train.matmul, device)
+            found, rounded = kernel_problem(self.kernel, device), matmul_problems(setting.train.matmul, device)
             wrong = [*([] if found is None else [found]), *rounded]
         if wrong:
             return wrong
-        layer, matmul = self.make_layer(0, 8, 8), experiment.train.matmul
-        if experiment.train.activations != "float32" and (why := experiment.paradigm.passes_float32(experiment)):
+        layer, matmul = self.example_layer, setting.train.matmul
+        if setting.train.activations != "float32" and (refusal := setting.rounded_rows):
             wrong.append(
                 Problem(
                     "train.activations",
-                    experiment.train.activations,
-                    why,
+                    setting.train.activations,
+                    refusal.reason,
                     "set train.activations=float32, or choose paradigm=data_parallel or split_parallel",
                 )
             )
@@ -123,24 +100,24 @@ class Model(nn.Module, ABC):
                     Problem(
                         "train.matmul",
                         matmul,
-                        f"layers of {experiment.model.target} multiply with torch's own functions, which do not round",
+                        f"layers of {target_of(self)} multiply with torch's own functions, which do not round",
                         "set train.matmul=float32",
                     )
                 )
-            if experiment.sampler.scales and not layer.takes_scale:
+            if setting.scales and not layer.takes_scale:
                 wrong.append(
                     Problem(
                         "sampler",
-                        target_of(experiment.sampler),
-                        f"rescales messages, and layers of {experiment.model.target} do not",
+                        setting.sampler,
+                        f"rescales messages, and layers of {target_of(self)} do not",
                         "choose model=gcn, sage, gin or gat",
                     )
                 )
         return wrong
 
-    def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
+    def check_data(self, setting: Setting, facts: GraphFacts) -> list[Problem]:
         """Conflicts with the prepared data."""
-        layer, target, problems = self.make_layer(0, 8, 8), experiment.model.target, []
+        layer, target, problems = self.example_layer, target_of(self), []
         if facts.sparse and isinstance(layer, BlockLayer):
             problems.append(
                 Problem(
@@ -169,18 +146,70 @@ class Model(nn.Module, ABC):
         return 0
 
     @abstractmethod
-    def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer | BlockLayer:
-        """The `index`-th layer, from `in_dim` to `out_dim` columns."""
+    def make_layer(self, index: int, in_dim: int, out_dim: int, num_relations: int = 0) -> Layer | BlockLayer:
+        """The `index`-th layer, from `in_dim` to `out_dim` columns, for a graph with `num_relations` edge types."""
 
-    def end_of_layer(self, index: int) -> EndOfLayer:
-        """Activation, skip connection and normalisation. Only hidden layers have them."""
-        last = index == self.num_layers - 1
+    @property
+    @final
+    def sees_rows(self) -> bool:
+        """Whether the model's `after_layer` sees the rows of each layer."""
+        return self.make().sees_rows
+
+    @final
+    @cached_property
+    def example_layer(self) -> Layer | BlockLayer:
+        """A small layer, which shows what the layers are. It is never set up."""
+        return self.make_layer(0, 8, 8)
+
+    @final
+    def end_of_layer(
+        self,
+        index: int,
+        *,
+        residual: bool = False,
+        norm: bool = False,
+        bias: bool = True,
+        activation: Activation = "relu",
+    ) -> EndOfLayer:
+        """Activation, skip connection and normalisation of layer `index`. Only hidden layers have them.
+
+        Args:
+            index: number of the layer, from 0.
+            residual: whether to add the undropped input to each hidden layer's output.
+            norm: whether to apply LayerNorm before each hidden activation.
+            bias: whether layers have a bias.
+            activation: activation of the hidden layers.
+        """
+        last = index == self.layers - 1
         return EndOfLayer(
-            activation="none" if last else self.hidden_activation,
-            residual=self.residual and not last,
-            norm=self.norm and not last,
-            bias=self.bias,
+            activation="none" if last else activation, residual=residual and not last, norm=norm and not last, bias=bias
         )
+
+    def make(self) -> Model:
+        """The model of a rank."""
+        return Model(self)
+
+
+class Model(nn.Module):
+    """A stack of layers with dropout between them, on a rank. `setup` builds it when the data is known.
+
+    Attributes:
+        options: the options that were chosen.
+        num_layers, dropout, input_dropout: see `ModelOptions`.
+        backend: kernels; `setup` sets it.
+        decoder: the task's decoder, which is trained with the model, or None.
+    """
+
+    backend: Backend
+
+    def __init__(self, options: ModelOptions) -> None:
+        super().__init__()
+        self.options = options
+        self.num_layers, self.dropout, self.input_dropout = options.layers, options.dropout, options.input_dropout
+        self.layers = nn.ModuleList()
+        self.decoder: nn.Module | None = None
+        self.drop_keys: DropKeys | None = None  # only on a GPU
+        self.activations: Activations = "float32"
 
     def setup(
         self,
@@ -206,16 +235,16 @@ class Model(nn.Module, ABC):
             matmul: how dense products round their factors.
             activations: whether rows that layers pass on are rounded (`passed_on`).
         """
-        ConfigError.raise_all([*self.problems(), *gpu_problems(matmul, device)])
-        self.backend, self.activations = make_backend(self.kernel, device), activations
+        ConfigError.raise_all([*self.options.problems(), *gpu_problems(matmul, device)])
+        self.backend, self.activations = make_backend(self.options.kernel, device), activations
         self.drop_keys = DropKeys(self.num_layers, device) if device.type == "cuda" else None
         facts = facts.to(device)
         self.in_dim, self.num_classes, self.num_relations = in_dim, num_classes, facts.num_relations
         dims = self.widths
         for index in range(self.num_layers):
-            layer = self.make_layer(index, dims[index], dims[index + 1]).to(torch.float64)
+            layer = self.options.make_layer(index, dims[index], dims[index + 1], facts.num_relations).to(torch.float64)
             if facts.in_weight is not None and not layer.takes_weights:
-                raise ConfigError(_unweighable(type(self).__name__))
+                raise ConfigError(_unweighable(target_of(self.options)))
             key = stream(seed, Purpose.INIT, index)
             layer.reset(torch.Generator().manual_seed(key >> 1))
             layer.attach(self.backend, facts)
@@ -268,7 +297,7 @@ class Model(nn.Module, ABC):
             exchange: see `forward`.
             preactivate: function that runs the layer up to its activation instead of `preactivated`.
         """
-        layer = self._stack[index]
+        layer = self.stack[index]
         if isinstance(h, StoredRows) or (exchange is None and preactivate is None and self._narrows(index, h)):
             assert exchange is None and preactivate is None, "rows that are exchanged or cut are matrices"
             assert not isinstance(h, SparseRows)
@@ -284,7 +313,7 @@ class Model(nn.Module, ABC):
 
     def _run_on_stored(self, index: int, block: Block, h: Tensor | StoredRows, key: BatchKey | None) -> Tensor:
         """`run_layer` of a layer that sums rows where they are stored: features, or rows that are kept in bfloat16."""
-        layer = self.layers[index]
+        layer = self.stack[index]
         assert isinstance(layer, Layer)
         out = preactivated_rows(layer, block, self._stored_input(index, block.src_ids, h, key), None)
         residual = layer.residual_part(destination_rows(block, h)) if layer.residual else None
@@ -308,8 +337,7 @@ class Model(nn.Module, ABC):
 
     def reads_stored(self, index: int = 0) -> bool:
         """Whether layer `index` takes `StoredRows`, and these kernels read them where they are stored."""
-        layer, kept = self.layers[index], ("forward", "run_layer", "drop_input", "preactivated", "passed_on")
-        assert isinstance(layer, Layer | BlockLayer)
+        layer, kept = self.stack[index], ("forward", "run_layer", "drop_input", "preactivated", "passed_on")
         ours = all(getattr(type(self), name) is getattr(Model, name) for name in kept)
         return ours and self.backend.reads_stored and sums_stored_rows(layer)
 
@@ -337,7 +365,7 @@ class Model(nn.Module, ABC):
 
     def preactivated(self, index: int, block: Block, dropped: Rows, key: BatchKey | None) -> Tensor:
         """`[D, out]`: layer `index` up to its activation, from rows of all sources after dropout and exchange."""
-        layer = self._stack[index]
+        layer = self.stack[index]
         if isinstance(layer, BlockLayer):
             assert isinstance(dropped, Tensor), "block layers take dense rows"
             own = destination_rows(block, dropped)
@@ -351,7 +379,7 @@ class Model(nn.Module, ABC):
     @property
     def widths(self) -> list[int]:
         """`[L + 1]` numbers of columns of the features and of every layer's output."""
-        return [self.in_dim, *[self.hidden] * (self.num_layers - 1), self.num_classes]
+        return [self.in_dim, *[self.options.hidden] * (self.num_layers - 1), self.num_classes]
 
     def row_local(self, index: int) -> bool:
         """Whether layer `index` reads only a vertex's own row."""
@@ -359,7 +387,7 @@ class Model(nn.Module, ABC):
 
     def finish_layer(self, index: int, ids: Tensor, preactivated: Tensor, residual: Tensor | None) -> Tensor:
         """Finish layer `index` of vertices `ids`, for paradigms that run its stages. Gives what `run_layer` returns."""
-        layer = self._stack[index]
+        layer = self.stack[index]
         if self._fuses[index]:
             return preactivated
         if isinstance(layer, BlockLayer):
@@ -401,18 +429,17 @@ class Model(nn.Module, ABC):
         return h if drop is None else self.backend.dropout(h, ids, drop, h.shape[1])
 
     @cached_property
-    def _stack(self) -> tuple[nn.Module, ...]:
+    def stack(self) -> tuple[Layer | BlockLayer, ...]:
         """The layers, without the string that `nn.ModuleList` makes from each index."""
-        return tuple(self.layers)
+        return tuple(cast("Iterable[Layer | BlockLayer]", self.layers))
 
     @cached_property
     def _fuses(self) -> tuple[bool, ...]:
         """For each layer, whether the next layer's dropout applies its ReLU: one pass instead of two."""
-        pairs = zip(self.layers, self.layers[1:], strict=False)
+        pairs = zip(self.stack, self.stack[1:], strict=False)
         return *(self._fuses_with(layer, after) for layer, after in pairs), False
 
-    def _fuses_with(self, layer: nn.Module, after: nn.Module) -> bool:
-        assert isinstance(layer, Layer | BlockLayer) and isinstance(after, Layer | BlockLayer)
+    def _fuses_with(self, layer: Layer | BlockLayer, after: Layer | BlockLayer) -> bool:
         return layer.activation == "relu" and not (layer.residual or after.residual or self.sees_rows)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from gnnexp.components.locate import located
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.block import Block, destinations
 from gnnexp.models.layer import Activation, BlockLayer, Degrees
-from gnnexp.models.model import Model
+from gnnexp.models.model import ModelOptions
 from gnnexp.ops.backend import Backend
 
 Option = bool | int | float | str | None
@@ -67,10 +68,11 @@ def edge_index(block: Block) -> Tensor:
     return torch.stack((sources, destinations(block)))
 
 
-class PyG(Model):
+@dataclass(frozen=True)
+class PyGOptions(ModelOptions):
     """A stack of modules of one class, made as `module(in, out, **options)`.
 
-    Args:
+    Attributes:
         module: dotted name of the module's class.
         options: other arguments of the class, the same for all layers. The output must have `out` columns (with heads:
             `concat: false`).
@@ -82,19 +84,14 @@ class PyG(Model):
         kernel: kernels for dropout: `auto`, `numba`, `torch` or `dgl`.
     """
 
-    def __init__(
-        self,
-        module: str = "torch_geometric.nn.SAGEConv",
-        options: Mapping[str, Option] | None = None,
-        hidden: int = 256,
-        layers: int = 3,
-        dropout: float = 0.5,
-        input_dropout: float = 0.0,
-        activation: Activation = "relu",
-        kernel: str = "auto",
-    ) -> None:
-        super().__init__(hidden, layers, dropout, input_dropout, kernel=kernel)
-        self.module, self.options, self.hidden_activation = module, dict(options or {}), activation
+    module: str = "torch_geometric.nn.SAGEConv"
+    options: Mapping[str, Option] | None = None
+    hidden: int = 256
+    layers: int = 3
+    dropout: float = 0.5
+    input_dropout: float = 0.0
+    activation: Activation = "relu"
+    kernel: str = "auto"
 
     def problems(self) -> list[Problem]:
         """Invalid arguments, and problems of the module in a trial on three vertices."""
@@ -115,7 +112,7 @@ class PyG(Model):
                 )
             ]
 
-    def make_layer(self, index: int, in_dim: int, out_dim: int) -> PyGLayer:
+    def make_layer(self, index: int, in_dim: int, out_dim: int, num_relations: int = 0) -> PyGLayer:
         """The `index`-th module."""
         found = located("model.module", self.module)
         if isinstance(found, Problem):
@@ -124,8 +121,8 @@ class PyG(Model):
         return PyGLayer(
             in_dim,
             out_dim,
-            self.end_of_layer(index)["activation"],
-            lambda rows, columns: kind(rows, columns, **self.options),
+            self.end_of_layer(index, activation=self.activation)["activation"],
+            lambda rows, columns: kind(rows, columns, **(self.options or {})),
         )
 
 

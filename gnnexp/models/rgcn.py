@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, Unpack
 
 import torch
@@ -16,14 +17,15 @@ from torch.nn import functional as F
 
 from gnnexp.comm.tensor_split import even_bounds
 from gnnexp.components.facts import GraphFacts
+from gnnexp.components.locate import target_of
+from gnnexp.components.setting import Setting
 from gnnexp.errors import Problem
-from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.block import Block, Relations
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.graph.sparse import Rows
 from gnnexp.models.layer import ColumnCuts, Destinations, EndOfLayer, Layer
 from gnnexp.models.local import with_factors
-from gnnexp.models.model import Model
+from gnnexp.models.model import ModelOptions
 from gnnexp.ops.dense.products import linear_by_head, product
 
 Decomposition = Literal["basis", "block"]
@@ -257,36 +259,32 @@ def _spread(rows: Tensor, places: Tensor, width: int) -> Tensor:
     return rows.new_zeros(rows.shape[0], width).index_copy(1, places, rows)
 
 
-class RGCN(Model):
+@dataclass(frozen=True)
+class RGCNOptions(ModelOptions):
     """A stack of relational layers.
 
-    Args:
+    Attributes:
         decomposition: `basis`: each relation's matrix is a sum of shared matrices with its own coefficients. `block`:
             each relation has its own blocks along the diagonal.
         bases: B, number of shared matrices of `basis`. The paper has 2 for link prediction, up to 40 for entities.
         blocks: B, number of blocks of `block`; at most the columns of features, hidden layers and classes.
         norm_by: messages are divided by the destination's number of in-edges: of the same `relation`, or of all
             (`vertex`).
-        hidden, layers, dropout, input_dropout, residual, norm, bias, kernel: as in `gnnexp.models.gcn.GCN`.
+        hidden, layers, dropout, input_dropout, residual, norm, bias, kernel: as in `gnnexp.models.gcn.GCNOptions`.
     """
 
-    def __init__(
-        self,
-        hidden: int = 256,
-        layers: int = 3,
-        decomposition: Decomposition = "basis",
-        bases: int = 2,
-        blocks: int = 4,
-        norm_by: NormBy = "relation",
-        dropout: float = 0.5,
-        input_dropout: float = 0.0,
-        residual: bool = False,
-        norm: bool = False,
-        bias: bool = True,
-        kernel: str = "auto",
-    ) -> None:
-        super().__init__(hidden, layers, dropout, input_dropout, residual, norm, kernel, bias)
-        self.decomposition, self.bases, self.blocks, self.norm_by = decomposition, bases, blocks, norm_by
+    hidden: int = 256
+    layers: int = 3
+    decomposition: Decomposition = "basis"
+    bases: int = 2
+    blocks: int = 4
+    norm_by: NormBy = "relation"
+    dropout: float = 0.5
+    input_dropout: float = 0.0
+    residual: bool = False
+    norm: bool = False
+    bias: bool = True
+    kernel: str = "auto"
 
     def problems(self) -> list[Problem]:
         """Invalid arguments, words that are not known, and impossible numbers of bases and blocks."""
@@ -304,19 +302,19 @@ class RGCN(Model):
         for name in ("bases", "blocks"):
             if getattr(self, name) < 1:
                 wrong.append(Problem(f"model.{name}", getattr(self, name), "must be at least 1", f"model.{name}=2"))
-        if self.decomposition == "block" and self.num_layers > 1 and 1 <= self.hidden < self.blocks:
+        if self.decomposition == "block" and self.layers > 1 and 1 <= self.hidden < self.blocks:
             wrong.append(self._too_many("model.hidden", self.hidden))
         return wrong
 
-    def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
+    def check_data(self, setting: Setting, facts: GraphFacts) -> list[Problem]:
         """Problems: no relations; for blocks also sparse rows, and fewer columns of features or classes than blocks."""
-        problems = super().check_data(experiment, facts)
+        problems = super().check_data(setting, facts)
         if not facts.typed or not facts.num_edges:
             lacks = "no edge types" if not facts.typed else "no edges, so no relations"
             problems.append(
                 Problem(
                     "model",
-                    experiment.model.target,
+                    target_of(self),
                     f"dataset {facts.name} has {lacks}",
                     "choose a dataset with relations, or model=sage",
                 )
@@ -357,22 +355,23 @@ class RGCN(Model):
         """Weights of bases, like attention's of heads; or sums and projections, for at most as many pairs as edges."""
         return 3 * self.bases if self.decomposition == "basis" else 2 * self.hidden
 
-    def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:
+    def make_layer(self, index: int, in_dim: int, out_dim: int, num_relations: int = 0) -> Layer:
         """The `index`-th layer."""
+        end = self.end_of_layer(index, residual=self.residual, norm=self.norm, bias=self.bias)
         if self.decomposition == "basis":
             return BasisLayer(
                 in_dim,
                 out_dim,
-                num_relations=self.num_relations,
+                num_relations=num_relations,
                 bases=self.bases,
                 norm_by=self.norm_by,
-                **self.end_of_layer(index),
+                **end,
             )
         return BlockDiagonalLayer(
             in_dim,
             out_dim,
-            num_relations=self.num_relations,
+            num_relations=num_relations,
             blocks=self.blocks,
             norm_by=self.norm_by,
-            **self.end_of_layer(index),
+            **end,
         )

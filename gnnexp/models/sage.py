@@ -7,6 +7,7 @@ is 0.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Unpack
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from gnnexp.graph.sparse import Rows
 from gnnexp.models.layer import Destinations, EndOfLayer, Layer
-from gnnexp.models.model import Model
+from gnnexp.models.model import ModelOptions
 from gnnexp.ops.shortcuts import sum_of_linears
 
 
@@ -65,9 +66,21 @@ def _inverse(dst: Destinations, dtype: torch.dtype) -> Tensor:
     return inverse.masked_fill(inverse.isinf(), 0).to(dtype).unsqueeze(1)
 
 
-class SAGE(Model):
-    """A stack of GraphSAGE-mean layers; arguments as in `gnnexp.models.gcn.GCN`."""
+@dataclass(frozen=True)
+class SAGEOptions(ModelOptions):
+    """A stack of GraphSAGE-mean layers; options as in `gnnexp.models.gcn.GCNOptions`."""
 
-    def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:
+    hidden: int = 256
+    layers: int = 3
+    dropout: float = 0.5
+    input_dropout: float = 0.0
+    residual: bool = False
+    norm: bool = False
+    kernel: str = "auto"
+    bias: bool = True
+
+    def make_layer(self, index: int, in_dim: int, out_dim: int, num_relations: int = 0) -> Layer:
         """The `index`-th layer."""
-        return SAGELayer(in_dim, out_dim, **self.end_of_layer(index))
+        return SAGELayer(
+            in_dim, out_dim, **self.end_of_layer(index, residual=self.residual, norm=self.norm, bias=self.bias)
+        )

@@ -6,12 +6,14 @@ paradigm that has all in-edges of a destination in one place.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
 from gnnexp.graph.block import Block, destinations
 from gnnexp.models.layer import Activation, BlockLayer
-from gnnexp.models.model import Model
+from gnnexp.models.model import ModelOptions
 from gnnexp.ops.dense import products
 
 
@@ -48,14 +50,16 @@ class SAGEPoolLayer(BlockLayer):
         return product if map_.bias is None else product + map_.bias
 
 
-class SAGEPool(Model):
-    """A stack of pooling layers; arguments as in `gnnexp.models.gcn.GCN`."""
+@dataclass(frozen=True)
+class SAGEPoolOptions(ModelOptions):
+    """A stack of pooling layers; options as in `gnnexp.models.gcn.GCNOptions`."""
 
-    def __init__(
-        self, hidden: int = 256, layers: int = 3, dropout: float = 0.5, input_dropout: float = 0.0, kernel: str = "auto"
-    ) -> None:
-        super().__init__(hidden, layers, dropout, input_dropout, kernel=kernel)
+    hidden: int = 256
+    layers: int = 3
+    dropout: float = 0.5
+    input_dropout: float = 0.0
+    kernel: str = "auto"
 
-    def make_layer(self, index: int, in_dim: int, out_dim: int) -> BlockLayer:
+    def make_layer(self, index: int, in_dim: int, out_dim: int, num_relations: int = 0) -> BlockLayer:
         """The `index`-th layer."""
-        return SAGEPoolLayer(in_dim, out_dim, "none" if index == self.num_layers - 1 else "relu")
+        return SAGEPoolLayer(in_dim, out_dim, self.end_of_layer(index)["activation"])

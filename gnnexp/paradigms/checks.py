@@ -10,7 +10,7 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.feature_stores.local import LocalOptions
 from gnnexp.models.layer import BlockLayer, Layer
-from gnnexp.samplers.layerwise import LayerOptions
+from gnnexp.samplers.layerwise import LayerSamplerOptions
 from gnnexp.tasks.base import Task
 
 
@@ -48,8 +48,8 @@ def one_thread_where_batches_communicate(experiment: Experiment, always: bool = 
 
 
 def hop_by_hop(experiment: Experiment, why: str) -> list[Problem]:
-    """The sampler must sample hop by hop (`LayerOptions`)."""
-    if isinstance(experiment.sampler, LayerOptions):
+    """The sampler must sample hop by hop (`LayerSamplerOptions`)."""
+    if isinstance(experiment.sampler, LayerSamplerOptions):
         return []
     return [
         Problem(
@@ -192,19 +192,19 @@ def projects_edges(experiment: Experiment) -> bool:
 def _first_layer(experiment: Experiment) -> Layer | BlockLayer | None:
     """The model's first layer, with 8 columns; None if the model itself has problems, which its own check reports."""
     try:
-        return experiment.model.options.make_layer(0, 8, 8)
+        return experiment.model.example_layer
     except ConfigError:
         return None
 
 
 def after_layer(experiment: Experiment, paradigm: str, why: str) -> list[Problem]:
     """A model with `after_layer` needs each row of a layer finished once, in one piece."""
-    if not experiment.model.options.sees_rows:
+    if not experiment.model.sees_rows:
         return []
     return [
         Problem(
             "model",
-            experiment.model.target,
+            target_of(experiment.model),
             f"its after_layer sees the rows of a layer, and {paradigm} {why}",
             "choose paradigm=data_parallel, or vertex_parallel",
         )
@@ -241,7 +241,7 @@ def unweighted(facts: GraphFacts, paradigm: str) -> list[Problem]:
 
 def block_degrees(experiment: Experiment, paradigm: str) -> list[Problem]:
     """Degrees must be those of the graph: ranks share a block's edges, so degrees in the block are not known."""
-    if experiment.model.options.degrees_of != "block":
+    if getattr(experiment.model.example_layer, "degrees_of", "graph") != "block":
         return []
     return [
         Problem(

@@ -45,7 +45,7 @@ from gnnexp.paradigms.checks import (
     vertices_only,
     whole_topology,
 )
-from gnnexp.paradigms.dgl.layers import SUPPORTED, DGLStack, supported, wants_self_loops
+from gnnexp.paradigms.dgl.layers import SUPPORTED, DGLStack, adds_self_loops, refusal_of
 from gnnexp.paradigms.trainer import B, EpochCounts, Trainer
 from gnnexp.tasks.base import Examples
 
@@ -58,8 +58,8 @@ DGLBatch = tuple[Tensor, Tensor, list[Any], Tensor]
 
 def check_dgl(experiment: Experiment, name: str) -> list[Problem]:
     """Conflicts with DGL's scripts: links, decoders, models without a DGL convolution, partitioned data, GPUs."""
-    why, reason = "DGL's scripts for vertices are its peer", supported(experiment.model.options)
-    unsupported = [Problem("model", experiment.model.target, reason, SUPPORTED)] if reason else []
+    why, refusal = "DGL's scripts for vertices are its peer", refusal_of(experiment.model)
+    unsupported = [Problem("model", target_of(experiment.model), refusal.reason, SUPPORTED)] if refusal else []
     return [
         *vertices_only(experiment, name, why),
         *no_decoder(experiment, name, why),
@@ -130,10 +130,10 @@ class DGLTrainer(Trainer[B]):
     """Base of the DGL trainers: DGL's graph, dense features, and a stack of DGL convolutions."""
 
     def __init__(self, job: Job) -> None:
-        if reason := supported(job.model):
-            raise ConfigError(Problem("model", type(job.model).__name__, reason, SUPPORTED))
+        if refusal := refusal_of(job.model.options):
+            raise ConfigError(Problem("model", target_of(job.model.options), refusal.reason, SUPPORTED))
         self.job = job
-        self.graph = to_dgl(job.graph, wants_self_loops(job.model))
+        self.graph = to_dgl(job.graph, adds_self_loops(job.model.options))
         self.features = dense_features(job)
         self.stack = DGLStack(job.model)
 

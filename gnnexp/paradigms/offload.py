@@ -130,7 +130,7 @@ class Offload(Paradigm):
         if experiment.hardware.device != "cuda":
             return 0
         size: int = getattr(torch, experiment.train.dtype).itemsize
-        widest = max(facts.num_features, experiment.model.options.hidden, facts.num_classes)
+        widest = max(facts.num_features, experiment.model.hidden, facts.num_classes)
         rows = facts.num_nodes if self.device_memory is not None else self._resident(experiment, facts).rows
         of_chunk = size * widest * rows
         return 2 * _STAGED_CHUNKS * (of_chunk if self.device_memory is None else min(of_chunk, self.device_memory))

@@ -109,7 +109,7 @@ class PushPull(Paradigm):
             problems.append(
                 Problem(
                     "model",
-                    experiment.model.target,
+                    target_of(experiment.model),
                     "its layers need whole rows, which no rank has: push_pull runs layers on the contract",
                     "choose model=sage, gcn, gat or gin",
                 )

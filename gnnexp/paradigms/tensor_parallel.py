@@ -101,7 +101,7 @@ class TensorParallel(Paradigm):
             return "the host computes dense updates (paradigm.nn_device)"
         if self.chunking != UNCUT:
             return "chunks are copied to the GPU in every step (paradigm.chunks, paradigm.device_memory)"
-        layer = experiment.model.options.make_layer(0, 8, 8)
+        layer = experiment.model.example_layer
         if self.mode == "decoupled" and isinstance(layer, Layer) and layer.kind == "projected":
             return "edges whose attention a rank computes are copied to the GPU in every step (paradigm.mode=decoupled)"
         return ""

@@ -23,7 +23,7 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.optimization import entries_of
 from gnnexp.experiment.plan import Drawn, Plan, Resident
 from gnnexp.feature_stores.base import Share
-from gnnexp.models.model import Model
+from gnnexp.models.model import ModelOptions
 from gnnexp.paradigms.external.paradigm import External
 from gnnexp.samplers.base import SamplerOptions
 
@@ -92,7 +92,7 @@ def estimate(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files:
     if isinstance(experiment.paradigm, External):
         return _of_command(experiment, facts, plan, graph_files)
     hardware, train = experiment.hardware, experiment.train
-    model, sampler, store = experiment.model.options, experiment.sampler, experiment.feature_store
+    model, sampler, store = experiment.model, experiment.sampler, experiment.feature_store
     itemsize = torch.empty(0, dtype=getattr(torch, train.dtype)).element_size()
     drawn, resident, row = plan.drawn, plan.resident, facts.row_bytes(itemsize)
     held = store.row_bytes(facts, itemsize)
@@ -130,7 +130,7 @@ def estimate(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files:
             checkpoints * (3 * parameters * (1 + drawn.models * hardware.num_ranks) + trained + plan.checkpoint_bytes),
             per_rank=False,
         ),
-        Need("records and figures", "disk", _records(experiment, facts, model.num_layers), per_rank=False),
+        Need("records and figures", "disk", _records(experiment, facts, model.layers), per_rank=False),
         Need(
             "layer-wise evaluation in files",
             "disk",
@@ -190,16 +190,16 @@ class _Batch:
         return sum(self.hop_edges)
 
     @staticmethod
-    def of(drawn: Drawn, sampler: SamplerOptions, model: Model) -> _Batch:
+    def of(drawn: Drawn, sampler: SamplerOptions, model: ModelOptions) -> _Batch:
         """The batch that the fanouts allow, limited by the vertices and edges of the topology."""
         vertices, edges = [drawn.targets], []
-        for fanout in sampler.hops(model.num_layers):
+        for fanout in sampler.hops(model.layers):
             edges.append(min(drawn.edges if fanout < 0 else vertices[-1] * fanout, drawn.edges))
             vertices.append(min(vertices[-1] + edges[-1], drawn.vertices))
         return _Batch(tuple(vertices), tuple(edges))
 
 
-def _batch_needs(batch: _Batch, ahead: int, model: Model, row: int, itemsize: int) -> list[Need]:
+def _batch_needs(batch: _Batch, ahead: int, model: ModelOptions, row: int, itemsize: int) -> list[Need]:
     """Needs of sampled batches, of which some are prepared ahead."""
     rows = sum(batch.vertices[:-1])
     return [
@@ -209,9 +209,9 @@ def _batch_needs(batch: _Batch, ahead: int, model: Model, row: int, itemsize: in
     ]
 
 
-def _resident_needs(resident: Resident, model: Model, row: int, itemsize: int) -> list[Need]:
+def _resident_needs(resident: Resident, model: ModelOptions, row: int, itemsize: int) -> list[Need]:
     """Needs of full-graph training: a block has 4 bytes per edge, its transpose 12."""
-    rows = (model.num_layers - 1) * resident.rows
+    rows = (model.layers - 1) * resident.rows
     return [
         Need(f"features of {resident.inputs:,} vertices", "device", resident.inputs * row),
         Need(
@@ -231,39 +231,39 @@ def _weight_needs(facts: GraphFacts, edges: int, itemsize: int) -> list[Need]:
     ]
 
 
-def _activations(rows: int, edges: int, model: Model, itemsize: int) -> int:
+def _activations(rows: int, edges: int, model: ModelOptions, itemsize: int) -> int:
     """Bytes of the rows of all layers, and of values per edge (attention)."""
     return itemsize * (_ACTIVATION_COPIES * rows * model.hidden + model.values_per_edge * edges)
 
 
-def _parameters(facts: GraphFacts, model: Model) -> int:
+def _parameters(facts: GraphFacts, model: ModelOptions) -> int:
     """An upper bound of the number of parameters."""
-    dims = [facts.num_features, *[model.hidden] * (model.num_layers - 1), facts.num_classes]
+    dims = [facts.num_features, *[model.hidden] * (model.layers - 1), facts.num_classes]
     return model.num_matrices(facts.num_relations) * sum(a * b + b for a, b in pairwise(dims))
 
 
-def _occurrence(facts: GraphFacts, model: Model, num_edges: int) -> int:
+def _occurrence(facts: GraphFacts, model: ModelOptions, num_edges: int) -> int:
     """Bytes of `Graph.occurrence` for the edges from which a rank samples; 0 if there are no parallel edges."""
     if not model.needs.edge_identity:
         return 0
     return 4 * num_edges if facts.parallel_edges else 0
 
 
-def _evaluation(facts: GraphFacts, model: Model, train: TrainConfig, itemsize: int) -> int:
+def _evaluation(facts: GraphFacts, model: ModelOptions, train: TrainConfig, itemsize: int) -> int:
     """Bytes of two layers' activations in memory, at most `train.eval_memory`; more activations are on disk."""
     if train.eval_every is None:
         return 0
     return min(_two_layers(facts, model, itemsize), train.eval_memory)
 
 
-def _evaluation_files(facts: GraphFacts, model: Model, train: TrainConfig, itemsize: int) -> int:
+def _evaluation_files(facts: GraphFacts, model: ModelOptions, train: TrainConfig, itemsize: int) -> int:
     """Bytes of two layers' activations in files of each machine, if they do not fit into half of the limit."""
     wanted = _two_layers(facts, model, itemsize)
     return wanted if train.eval_every is not None and 2 * wanted > train.eval_memory else 0
 
 
-def _two_layers(facts: GraphFacts, model: Model, itemsize: int) -> int:
-    return 2 * facts.num_nodes * max(model.hidden if model.num_layers > 1 else 0, facts.num_classes) * itemsize
+def _two_layers(facts: GraphFacts, model: ModelOptions, itemsize: int) -> int:
+    return 2 * facts.num_nodes * max(model.hidden if model.layers > 1 else 0, facts.num_classes) * itemsize
 
 
 def _records(run: Experiment, facts: GraphFacts, layers: int) -> int:

@@ -32,7 +32,7 @@ def presample_key(experiment: Experiment, graph_key: str, epochs: int) -> str:
     """Content key of the counts, 64 hexadecimal digits. It depends on everything that decides the training batches."""
     ignored = ("threads", "prefetch", "topology", "key")
     sampler, task, train = experiment.config.group("sampler"), experiment.task.node, experiment.train
-    layers = experiment.model.options.num_layers
+    layers = experiment.model.layers
     batches = [train.batch_size, train.shuffle, layers, component_in_key(task.mapping), experiment.seed]
     modules = modules_of({"sampler": sampler.mapping, "task": task.mapping})
     refuse_edited(modules)
@@ -55,7 +55,7 @@ def presample(experiment: Experiment, graph: Graph, epochs: int) -> Presample:
     started = time.perf_counter()
     sampler = with_options(experiment.sampler, topology="replicated").make()
     task, train = experiment.task.make(), experiment.train
-    sampler.setup(Shard(graph, needs=BlockNeeds(edge_ids=True)), experiment.model.options.num_layers)
+    sampler.setup(Shard(graph, needs=BlockNeeds(edge_ids=True)), experiment.model.layers)
     task.setup(graph)
     seed = stream(experiment.seed, Purpose.PRESAMPLE)
     schedule = TargetSchedule(task.targets(), train.batch_size, seed, train.shuffle)

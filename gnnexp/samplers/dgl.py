@@ -23,7 +23,7 @@ from gnnexp.graph.sparse import ends
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.kernels.samplers.sample import append_self_loops
 from gnnexp.samplers.base import Key, Topology
-from gnnexp.samplers.layerwise import LayerOptions, LayerSampler, Neighbours, Relabelling, make_block, take
+from gnnexp.samplers.layerwise import LayerSampler, LayerSamplerOptions, Neighbours, Relabelling, make_block, take
 
 
 def dgl_graph(graph: Graph) -> Any:  # noqa: ANN401
@@ -90,7 +90,7 @@ def in_drawing_thread(draw: Callable[[], Any]) -> Any:  # noqa: ANN401
 
 
 @dataclass(frozen=True)
-class DGLOptions(LayerOptions):
+class DGLOptions(LayerSamplerOptions):
     """`dgl.dataloading.NeighborSampler` (1.1.3) with the interface of gnnexp.
 
     The batch key seeds DGL's generators. So a run with one OpenMP thread is repeatable, also after a resume. But a draw

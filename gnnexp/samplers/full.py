@@ -10,11 +10,11 @@ from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.shard import Shard
 from gnnexp.samplers.base import Key, Topology
 from gnnexp.samplers.expansion import Expansion
-from gnnexp.samplers.layerwise import LayerOptions, LayerSampler, Neighbours
+from gnnexp.samplers.layerwise import LayerSampler, LayerSamplerOptions, Neighbours
 
 
 @dataclass(frozen=True)
-class FullOptions(LayerOptions):
+class FullOptions(LayerSamplerOptions):
     """All in-edges of every vertex that the targets need; options as in `SamplerOptions`."""
 
     fanouts = None

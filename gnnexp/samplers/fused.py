@@ -22,7 +22,7 @@ from gnnexp.samplers.base import Key, Topology
 from gnnexp.samplers.device.expansion import DeviceExpansion
 from gnnexp.samplers.device.hops import MOST_FANOUT, DeviceHops, assert_same, hop_key, hop_keys, kernels_for
 from gnnexp.samplers.expansion import Expansion
-from gnnexp.samplers.layerwise import LayerOptions, LayerSampler, Neighbours
+from gnnexp.samplers.layerwise import LayerSampler, LayerSamplerOptions, Neighbours
 from gnnexp.tiers.pinned import Use, pinned_array
 
 SampleDevice = Literal["auto", "cpu", "cuda"]
@@ -31,7 +31,7 @@ _TOPOLOGY = Use("edges", "set sampler.tier=device, or sampler.device=cpu")
 
 
 @dataclass(frozen=True)
-class FusedOptions(LayerOptions):
+class FusedOptions(LayerSamplerOptions):
     """Uniform neighbour sampling without replacement, directly into CSC (FastSample, section 3.2, Algorithm 1).
 
     Attributes:

@@ -49,7 +49,7 @@ class Neighbours(NamedTuple):
         return {name: values for name, values in self._asdict().items() if name in OF_EDGES and values is not None}
 
 
-class LayerOptions(SamplerOptions):
+class LayerSamplerOptions(SamplerOptions):
     """The options of a sampler that draws one hop at a time."""
 
     @abstractmethod
@@ -68,7 +68,7 @@ class LayerSampler(Sampler):
         there: the topology of this rank on its GPU, if batches are made there, else None; set by `setup`.
     """
 
-    options: LayerOptions
+    options: LayerSamplerOptions
     there: DeviceHops | None = None
 
     @abstractmethod

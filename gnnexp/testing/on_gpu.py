@@ -19,8 +19,8 @@ from gnnexp.testing.steps import MODELS, Curve, worst
 from gnnexp.testing.ways import MINI_BATCH, WAYS, config_in, placed, problems_of
 
 RELATIONAL: dict[str, dict[str, Any]] = {
-    "rgcn": {"_target_": "gnnexp.models.rgcn.RGCN"},
-    "rgcn_blocks": {"_target_": "gnnexp.models.rgcn.RGCN", "decomposition": "block"},
+    "rgcn": {"_target_": "gnnexp.models.rgcn.RGCNOptions"},
+    "rgcn_blocks": {"_target_": "gnnexp.models.rgcn.RGCNOptions", "decomposition": "block"},
 }
 ALL_MODELS = {**MODELS, **RELATIONAL}
 SAMPLED_THERE = ("data", "projections", "aggregates")  # ways whose batches a GPU may make

@@ -21,10 +21,10 @@ from gnnexp.training.assemble import Artifacts, assemble
 from gnnexp.training.optimization import Optimization
 
 MODELS: dict[str, dict[str, Any]] = {
-    "gcn": {"_target_": "gnnexp.models.gcn.GCN"},
-    "sage": {"_target_": "gnnexp.models.sage.SAGE"},
-    "gin": {"_target_": "gnnexp.models.gin.GIN"},
-    "gat": {"_target_": "gnnexp.models.gat.GAT", "heads": 2, "attention_dropout": 0.3},
+    "gcn": {"_target_": "gnnexp.models.gcn.GCNOptions"},
+    "sage": {"_target_": "gnnexp.models.sage.SAGEOptions"},
+    "gin": {"_target_": "gnnexp.models.gin.GINOptions"},
+    "gat": {"_target_": "gnnexp.models.gat.GATOptions", "heads": 2, "attention_dropout": 0.3},
 }
 
 

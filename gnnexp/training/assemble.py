@@ -193,7 +193,7 @@ def _job(
     placed: Callable[[FeatureStore], str],
 ) -> Job:
     model, graph = experiment.model.make(), shard.graph
-    shard = replace(shard, needs=model.needs)
+    shard = replace(shard, needs=model.options.needs)
     mesh = _mesh(shard.partition, comm)
     group_comm, batch_comm = comm.along(mesh, "parts"), comm.clone_for_thread().along(mesh, "parts")
     dtype, seed = getattr(torch, experiment.train.dtype), experiment.seed

@@ -96,7 +96,7 @@ class Evaluation:
         if not job.task.pairs:
             self._wanted = torch.unique(torch.cat(list(self._splits.values())))
         self._sampler = FullOptions().make()
-        self._sampler.setup(Shard(job.graph, needs=job.model.needs), num_layers=1)
+        self._sampler.setup(Shard(job.graph, needs=job.model.options.needs), num_layers=1)
         # Inference always reads features from the mapped files. It is not measured, so the store may differ. Values are
         # those of training.
         sparse = isinstance(job.graph.features, SparseRows)

@@ -24,7 +24,7 @@ RUN = [
     "conf",
     "hydra.run.dir=run",
 ]
-MODEL = "from gnnexp.models.sage import SAGE\n\n\nclass Mine(SAGE):\n    pass\n"
+MODEL = "from gnnexp.models.sage import SAGEOptions\n\n\nclass Mine(SAGEOptions):\n    pass\n"
 
 
 def gnnexp(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:

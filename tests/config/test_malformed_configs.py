@@ -23,7 +23,7 @@ from gnnexp.preparation.artifacts import prepare_graph
 
 __all__ = ["workplace"]
 
-GAT = "_target_: gnnexp.models.gat.GAT\n"
+GAT = "_target_: gnnexp.models.gat.GATOptions\n"
 LAUGHS = "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}' if n else '1'] * 9)}]\n" for n in range(10))
 CONFIGS: dict[str, tuple[str | bytes, str]] = {
     "executing tag": ("hidden: !!python/object/apply:os.system ['touch executed']\n", "os.system"),

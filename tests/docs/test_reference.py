@@ -82,7 +82,7 @@ class Derived(Base):
 
     Args:
         b: its own.
-        dropout: as in `gnnexp.models.gin.GIN`.
+        dropout: as in `gnnexp.models.gin.GINOptions`.
     """
 
 

@@ -182,7 +182,7 @@ def test_a_mistake_in_the_dataset_does_not_hide_a_conflict(default: dict[str, An
 def test_a_component_of_another_kind_is_one_problem(default: dict[str, Any]) -> None:
     config = changed(default, model___target_="gnnexp.samplers.fused.FusedOptions")
     (problem,) = check_config(config)
-    assert problem.key == "model._target_" and "gnnexp.models.model.Model" in problem.allowed
+    assert problem.key == "model._target_" and "gnnexp.models.model.ModelOptions" in problem.allowed
 
 
 def test_a_metric_that_does_not_fit_the_labels(default: dict[str, Any]) -> None:
@@ -215,7 +215,7 @@ def test_products_are_rounded_only_where_layers_and_data_types_allow_it(default:
     double = check_config(changed(rounded, train__dtype="float64", train__activations="bf16"))
     assert keys(double) == ["train.activations", "train.matmul"] and all("float64" in one.allowed for one in double)
     for key, value in (
-        ("model", {"_target_": "gnnexp.models.pyg.PyG", "module": "plain_modules.PairMean"}),
+        ("model", {"_target_": "gnnexp.models.pyg.PyGOptions", "module": "plain_modules.PairMean"}),
         ("paradigm", {"_target_": "gnnexp.paradigms.dgl_reference.DGLReference"}),
     ):
         if key == "paradigm":
@@ -380,7 +380,7 @@ def test_a_step_on_the_full_graph_can_be_captured(default: dict[str, Any], parad
         ({**VERTEX, "delay": 1}, {}, "train.cuda_graph"),
         ({**TENSOR, "device_memory": 1 << 30}, {}, "train.cuda_graph"),
         ({**TENSOR, "mode": "decoupled", "nn_device": "host"}, {}, "train.cuda_graph"),
-        ({**TENSOR, "mode": "decoupled"}, {"model___target_": "gnnexp.models.gat.GAT"}, "train.cuda_graph"),
+        ({**TENSOR, "mode": "decoupled"}, {"model___target_": "gnnexp.models.gat.GATOptions"}, "train.cuda_graph"),
         ({"_target_": "gnnexp.paradigms.offload.Offload", "chunks": 2}, {}, "train.cuda_graph"),
         ({"_target_": "gnnexp.paradigms.data_parallel.DataParallel"}, {}, "train.cuda_graph"),
     ],

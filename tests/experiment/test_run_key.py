@@ -16,9 +16,9 @@ from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.generated.rmat import Rmat
 from gnnexp.experiment.build import build
 from gnnexp.experiment.run_key import component_in_key, keyed, run_key
-from gnnexp.models.gat import GAT
-from gnnexp.models.model import Model
-from gnnexp.models.sage import SAGE
+from gnnexp.models.gat import GATOptions
+from gnnexp.models.model import ModelOptions
+from gnnexp.models.sage import SAGEOptions
 from gnnexp.provenance import names, older
 from gnnexp.provenance.code import Code, modules_of
 from gnnexp.provenance.names import name_of, version_of
@@ -125,7 +125,7 @@ def test_a_moved_and_renamed_class_changes_no_key(monkeypatch: pytest.MonkeyPatc
     assert modules_of({"dataset": {"_target_": "gnnexp.once.here.Rmat"}}) == [Renamed.__module__]
 
 
-class Base(Model):
+class Base(ModelOptions):
     """A base with a version."""
 
     version: ClassVar[int] = 5
@@ -138,17 +138,17 @@ class Sub(Base):
 
 
 def test_a_raised_version_of_a_base_raises_those_of_all_that_inherit(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = version_of(Model)
+    own = version_of(ModelOptions)
     assert own >= 1 and version_of(Base) == own + 5 and version_of(Sub) == own + 7 and version_of(len) == 0
     before = {system: key_of(f"model={system}") for system in ("gat", "sage", "gcn")}
-    monkeypatch.setattr(GAT, "version", 2, raising=False)
+    monkeypatch.setattr(GATOptions, "version", 2, raising=False)
     assert key_of("model=gat") != before["gat"] and key_of("model=sage") == before["sage"]
-    monkeypatch.setattr(Model, "version", Model.version + 1)
+    monkeypatch.setattr(ModelOptions, "version", ModelOptions.version + 1)
     assert key_of("model=sage") != before["sage"] and key_of("model=gcn") != before["gcn"]
 
 
 def test_an_option_with_its_default_changes_no_key() -> None:
-    node = {"_target_": f"{SAGE.__module__}.SAGE", "hidden": 8}
+    node = {"_target_": f"{SAGEOptions.__module__}.SAGEOptions", "hidden": 8}
     assert component_in_key(node) == component_in_key({**node, "dropout": 0.5, "bias": True, "kernel": "auto"})
     assert component_in_key(node) != component_in_key({**node, "dropout": 0.25})
     assert component_in_key({**node, "bias": 1})["options"] == {"hidden": 8, "bias": 1}, "`1` is not `true`"

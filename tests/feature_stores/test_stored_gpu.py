@@ -13,7 +13,7 @@ import torch
 from gnnexp.feature_stores.local import LocalStore
 from gnnexp.graph.sparse import StoredRows
 from gnnexp.models.model import Model
-from gnnexp.models.sage import SAGE, SAGELayer
+from gnnexp.models.sage import SAGELayer, SAGEOptions
 from gnnexp.ops.backends import has_triton, is_interpreted, make_backend
 from gnnexp.paradigms.data_parallel import DataParallel
 from gnnexp.testing.graphs import nasty_graph, weighted_graph
@@ -201,16 +201,16 @@ def test_a_layer_that_projects_first_reads_a_matrix(ranks):
     assert graph.num_features == 13
 
 
-class Doubled(SAGE):
+class Doubled(Model):
     """Computes with the features before the first layer does."""
 
     def forward(self, batch, features, *rest):
         return super().forward(batch, features * 2, *rest)
 
 
-@pytest.mark.parametrize(("model", "stored"), [(SAGE, True), (Doubled, False)])
+@pytest.mark.parametrize(("model", "stored"), [(Model, True), (Doubled, False)])
 def test_a_model_that_computes_with_features_gets_a_matrix(model, stored):
-    made = model(hidden=4, layers=1)
+    made = model(SAGEOptions(hidden=4, layers=1))
     made.layers.append(SAGELayer(3, 4, activation="relu", residual=False, norm=False))
     for kernel in ("triton", "torch"):
         made.backend = make_backend(kernel, torch.device("cuda"))

@@ -19,7 +19,7 @@ from gnnexp.experiment.build import build
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.models.decoupled import Decoupled
 from gnnexp.models.layer import Degrees
-from gnnexp.models.model import Model
+from gnnexp.models.model import Model, ModelOptions
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.testing.graphs import edge_list, typed_graph
 from gnnexp.testing.ways import TENSOR
@@ -74,7 +74,7 @@ def heads_of(case: str, index: int) -> int:
 
 
 def dense_rows(case: str, p: Named) -> tuple[Tensor, Tensor | None]:
-    """`(MLP(X), projected rows of the last layer [V, K, F])`."""
+    """`(MLPOptions(X).make(), projected rows of the last layer [V, K, F])`."""
     h, layers, projected = FEATURES, CASES[case]["layers"], None
     for index in range(layers):
         name, last = f"layers.{index}.", index == layers - 1
@@ -171,7 +171,7 @@ def assert_gradients(model: Model, p: Named) -> None:
 
 # --- the twin --------------------------------------------------------------------------------------------------------
 def made(case: str, kernel: str) -> Model:
-    model = build({**options(case), "kernel": kernel}, Model)
+    model = build({**options(case), "kernel": kernel}, ModelOptions).make()
     model.setup(
         GRAPH.num_features,
         GRAPH.num_classes,
@@ -204,7 +204,7 @@ def test_the_twin_equals_dense_matrices_with_every_gradient(case, kernel):
     expected = dense_twin(case, p)
     (expected * weights).sum().backward()
     for cut in parts:
-        found = run_in_parts(twin, model.needs, cut)
+        found = run_in_parts(twin, model.options.needs, cut)
         assert (found - expected).abs().max() <= 1e-11 * expected.abs().max()
         model.zero_grad()
         (found * weights).sum().backward()
@@ -249,7 +249,7 @@ def test_no_twin_takes_a_gradient_for_attention_or_eps_of_hidden_layers():
     for case, word in (("gat", "attention"), ("gin", "eps"), ("rgcn_by_vertex", "coefficients")):
         model = made(case, "numba")
         twin = Decoupled(model)
-        run_in_parts(twin, model.needs, [torch.arange(GRAPH.num_nodes)]).sum().backward()
+        run_in_parts(twin, model.options.needs, [torch.arange(GRAPH.num_nodes)]).sum().backward()
         hidden, last = (
             [p.grad for name, p in model.named_parameters() if word in name and f"layers.{at}" in name] for at in (0, 1)
         )

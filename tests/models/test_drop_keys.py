@@ -14,7 +14,7 @@ from gnnexp.graph.sparse import SparseRows
 from gnnexp.kernels.counter import Purpose
 from gnnexp.models.layer import Degrees
 from gnnexp.models.model import Model
-from gnnexp.models.sage import SAGE
+from gnnexp.models.sage import SAGEOptions
 from gnnexp.ops.backend import Backend, Drop
 from gnnexp.ops.backend_numba import NumbaBackend
 from gnnexp.testing.emulated import counting, is_wanted
@@ -44,7 +44,7 @@ def _sparse(backend: Backend, drop: Drop, device: torch.device) -> Tensor:
 
 
 def _model(device: torch.device) -> Model:
-    model = SAGE(hidden=8, layers=3, dropout=0.4)
+    model = SAGEOptions(hidden=8, layers=3, dropout=0.4).make()
     model.setup(5, 4, Degrees.of(nasty_graph()), seed=0, dtype=torch.float32, device=device)
     return model
 

@@ -14,7 +14,7 @@ from gnnexp.graph.shard import Shard
 from gnnexp.models import local
 from gnnexp.models.layer import Degrees, Layer
 from gnnexp.models.local import destination_rows, edge_weights, mixed_rows
-from gnnexp.models.model import Model
+from gnnexp.models.model import Model, ModelOptions
 from gnnexp.samplers.full import FullOptions
 from gnnexp.samplers.fused import FusedOptions
 from gnnexp.testing.graphs import nasty_graph, typed_graph
@@ -27,7 +27,7 @@ KEY = BatchKey(seed=1, epoch=0, step=0)
 
 def make_model(name: str, graph: Graph = GRAPH, **options) -> Model:
     node = {"hidden": 8, "layers": 2, "dropout": 0.0, "kernel": "numba", **MODELS[name], **options}
-    model = build(node, Model)
+    model = build(node, ModelOptions).make()
     model.setup(
         graph.num_features,
         graph.num_classes,
@@ -41,14 +41,14 @@ def make_model(name: str, graph: Graph = GRAPH, **options) -> Model:
 
 def full_batch(model: Model, graph=GRAPH) -> Batch:
     sampler = FullOptions().make()
-    sampler.setup(Shard(graph, needs=model.needs), model.num_layers)
+    sampler.setup(Shard(graph, needs=model.options.needs), model.num_layers)
     ids = torch.arange(graph.num_nodes, dtype=graph.indices.dtype)
     return sampler.sample(ids, KEY, graph.num_nodes)
 
 
 def sampled_block(model: Model) -> Block:
     sampler = FusedOptions(fanouts=[3]).make()
-    sampler.setup(Shard(GRAPH, needs=model.needs), 1)
+    sampler.setup(Shard(GRAPH, needs=model.options.needs), 1)
     return sampler.sample(torch.arange(5, 40, dtype=torch.int32), KEY, 35).blocks[0]
 
 
@@ -211,7 +211,7 @@ def test_gcn_on_samples_is_an_unbiased_estimate():
     layer = model.layers[0]
     exact = mixed_rows(layer, full_batch(model).blocks[0], GRAPH.features.double(), None)
     sampler = FusedOptions(fanouts=[2]).make()
-    sampler.setup(Shard(GRAPH, needs=model.needs), 1)
+    sampler.setup(Shard(GRAPH, needs=model.options.needs), 1)
     ids = torch.arange(GRAPH.num_nodes, dtype=torch.int32)
     total = torch.zeros_like(exact)
     for step in range(4000):

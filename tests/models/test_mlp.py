@@ -14,7 +14,7 @@ from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.partition import Partition
 from gnnexp.graph.shard import Shard
 from gnnexp.models.layer import Degrees
-from gnnexp.models.mlp import MLP
+from gnnexp.models.mlp import MLP, MLPOptions
 from gnnexp.samplers.fused import FusedOptions
 from gnnexp.testing.exactness import assert_exact, cut_parts, parts
 from gnnexp.testing.graphs import nasty_graph
@@ -22,7 +22,7 @@ from gnnexp.testing.steps import small_config
 from gnnexp.testing.ways import TENSOR, VERTEX
 
 GRAPH = nasty_graph()
-NODE = {"_target_": "gnnexp.models.mlp.MLP"}
+NODE = {"_target_": "gnnexp.models.mlp.MLPOptions"}
 OFFLOAD = {"_target_": "gnnexp.paradigms.offload.Offload", "chunks": 5}
 PUSH_PULL = "gnnexp.paradigms.push_pull.PushPull"
 Place = Callable[..., Partition] | None
@@ -50,7 +50,7 @@ def batch() -> Batch:
 
 
 def model(**options: Any) -> MLP:
-    made = MLP(hidden=8, layers=2, dropout=0.0, **options)
+    made = MLPOptions(hidden=8, layers=2, dropout=0.0, **options).make()
     made.setup(13, 4, Degrees.of(GRAPH), seed=0, dtype=torch.float64, device=torch.device("cpu"))
     return made
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from experiments import seen
+from experiments import setting_and_facts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -22,7 +22,7 @@ from gnnexp.graph.shard import Shard
 from gnnexp.models import local
 from gnnexp.models.layer import Degrees
 from gnnexp.models.local import mixed_rows
-from gnnexp.models.rgcn import RGCN, BasisLayer, BlockDiagonalLayer, RelationalLayer
+from gnnexp.models.rgcn import BasisLayer, BlockDiagonalLayer, RelationalLayer, RGCNOptions
 from gnnexp.samplers.fused import FusedOptions
 from gnnexp.testing.graphs import nasty_graph, typed_graph
 
@@ -39,7 +39,9 @@ CASES: dict[str, dict[str, Any]] = {
 
 def made(case: str | dict[str, Any], kernel: str = "numba", out: int = 7) -> RelationalLayer:
     options = CASES[case] if isinstance(case, str) else case
-    model = build({"_target_": "gnnexp.models.rgcn.RGCN", "layers": 1, "kernel": kernel, **options}, RGCN)
+    model = build(
+        {"_target_": "gnnexp.models.rgcn.RGCNOptions", "layers": 1, "kernel": kernel, **options}, RGCNOptions
+    ).make()
     model.setup(GRAPH.num_features, out, Degrees.of(GRAPH), seed=0, dtype=torch.float64, device=torch.device("cpu"))
     (layer,) = model.layers
     assert isinstance(layer, RelationalLayer)
@@ -48,7 +50,7 @@ def made(case: str | dict[str, Any], kernel: str = "numba", out: int = 7) -> Rel
 
 def block_of(fanout: int) -> Block:
     sampler = FusedOptions(fanouts=[fanout]).make()
-    sampler.setup(Shard(GRAPH, needs=RGCN().needs), 1)
+    sampler.setup(Shard(GRAPH, needs=RGCNOptions().needs), 1)
     order = torch.randperm(GRAPH.num_nodes, generator=torch.Generator().manual_seed(1)).int()
     return sampler.sample(order[:50], BatchKey(1, 0, 0), 50).blocks[0]
 
@@ -239,14 +241,16 @@ def _plain_edges(block: Block) -> list[tuple[int, int, int]]:
 )
 def test_arguments_that_make_no_sense(options, key):
     with pytest.raises(ConfigError) as error:
-        RGCN(**options).setup(13, 4, Degrees.of(GRAPH), seed=0, dtype=torch.float64, device=torch.device("cpu"))
+        RGCNOptions(**options).make().setup(
+            13, 4, Degrees.of(GRAPH), seed=0, dtype=torch.float64, device=torch.device("cpu")
+        )
     assert [problem.key for problem in error.value.problems] == [key] and error.value.problems[0].fix
 
 
 def test_data_that_does_not_fit():
-    config = {"model": {"_target_": "gnnexp.models.rgcn.RGCN"}}
-    (problem,) = RGCN().check_data(*seen(config, nasty_graph()))
+    config = {"model": {"_target_": "gnnexp.models.rgcn.RGCNOptions"}}
+    (problem,) = RGCNOptions().check_data(*setting_and_facts(config, nasty_graph()))
     assert problem.key == "model" and "edge types" in problem.allowed and "model=sage" in problem.fix
-    assert not RGCN(decomposition="block", blocks=4).check_data(*seen(config, GRAPH))
-    (problem,) = RGCN(decomposition="block", blocks=5).check_data(*seen(config, GRAPH))
+    assert not RGCNOptions(decomposition="block", blocks=4).check_data(*setting_and_facts(config, GRAPH))
+    (problem,) = RGCNOptions(decomposition="block", blocks=5).check_data(*setting_and_facts(config, GRAPH))
     assert problem.key == "model.blocks" and "classes has 4" in problem.allowed and "model.blocks=4" in problem.fix

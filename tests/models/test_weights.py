@@ -16,13 +16,13 @@ from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.models import local
-from gnnexp.models.gat import GAT
-from gnnexp.models.gcn import GCN
-from gnnexp.models.gin import GIN
+from gnnexp.models.gat import GATOptions
+from gnnexp.models.gcn import GCNOptions
+from gnnexp.models.gin import GINOptions
 from gnnexp.models.layer import Degrees, Layer
-from gnnexp.models.model import Model
-from gnnexp.models.rgcn import RGCN
-from gnnexp.models.sage import SAGE
+from gnnexp.models.model import Model, ModelOptions
+from gnnexp.models.rgcn import RGCNOptions
+from gnnexp.models.sage import SAGEOptions
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.testing.graphs import typed_graph, weighted_graph
 
@@ -53,8 +53,8 @@ def layer_of(model: Model, graph: Graph, dims: tuple[int, int]) -> Layer:
     return layer
 
 
-def made(kind: type[Model], kernel: str = "numba") -> Model:
-    return kind(layers=1, dropout=0.0, kernel=kernel)  # type: ignore[call-arg]
+def made(kind: type[ModelOptions], kernel: str = "numba") -> Model:
+    return kind(layers=1, dropout=0.0, kernel=kernel).make()  # type: ignore[call-arg]
 
 
 def assert_same(found: Tensor, expected: Tensor, over: list[Tensor], reference: list[Tensor]) -> None:
@@ -72,7 +72,7 @@ def assert_same(found: Tensor, expected: Tensor, over: list[Tensor], reference: 
 @pytest.mark.parametrize("kernel", ["numba", "torch", "dgl"])
 def test_gcn_is_that_of_pyg(kernel: str, dims: tuple[int, int]) -> None:
     graph = single_loops()
-    layer, block = layer_of(made(GCN, kernel), graph, dims), block_of(graph)
+    layer, block = layer_of(made(GCNOptions, kernel), graph, dims), block_of(graph)
     # Here and not above: where a GPU is emulated, PyG cannot be imported.
     conv = pytest.importorskip("torch_geometric.nn").GCNConv(*dims).double()
     with torch.no_grad():
@@ -105,7 +105,7 @@ def test_sage_and_gin_are_sums_over_weighted_edges(make, scaled: bool, dims: tup
     messages, total = dense(graph, weights * scale) @ x, dense(graph, weights).sum(1, keepdim=True)
     mean = torch.where(total == 0, 0, messages / torch.where(total == 0, 1, total))
 
-    sage = layer_of(made(SAGE), graph, dims)
+    sage = layer_of(made(SAGEOptions), graph, dims)
     expected = x @ sage.self_weight.T + mean @ sage.weight.T + sage.bias
     parameters = [x, sage.weight, sage.self_weight]
     assert_same(local.preactivated_rows(sage, block, x, None), expected, parameters, parameters)
@@ -113,7 +113,7 @@ def test_sage_and_gin_are_sums_over_weighted_edges(make, scaled: bool, dims: tup
         wrong = messages / dense(graph, weights * scale).sum(1, keepdim=True).where(total != 0, 1)
         assert (wrong - mean).abs().max() > 0.1
 
-    gin = layer_of(made(GIN), graph, dims)
+    gin = layer_of(made(GINOptions), graph, dims)
     mixed = (messages + x) @ gin.weight.T
     expected = torch.relu(mixed + gin.inner_bias) @ gin.outer.T + gin.bias
     parameters = [x, gin.weight, gin.outer]
@@ -124,10 +124,10 @@ def test_sage_and_gin_are_sums_over_weighted_edges(make, scaled: bool, dims: tup
 @pytest.mark.parametrize(
     "model",
     [
-        lambda kernel: GAT(layers=1, dropout=0.0, attention_dropout=0.0, heads=2, kernel=kernel),
-        lambda kernel: RGCN(layers=1, dropout=0.0, decomposition="basis", kernel=kernel),
-        lambda kernel: RGCN(layers=1, dropout=0.0, decomposition="block", kernel=kernel),
-        lambda kernel: GCN(layers=1, dropout=0.0, kernel=kernel),
+        lambda kernel: GATOptions(layers=1, dropout=0.0, attention_dropout=0.0, heads=2, kernel=kernel).make(),
+        lambda kernel: RGCNOptions(layers=1, dropout=0.0, decomposition="basis", kernel=kernel).make(),
+        lambda kernel: RGCNOptions(layers=1, dropout=0.0, decomposition="block", kernel=kernel).make(),
+        lambda kernel: GCNOptions(layers=1, dropout=0.0, kernel=kernel).make(),
     ],
     ids=["gat", "basis", "block", "gcn"],
 )
@@ -135,7 +135,7 @@ def test_scale_multiplies_messages_and_nothing_else(model, kernel: str) -> None:
     """With the same scale on all edges the neighbours' part is that many times as large."""
     graph = typed_graph()
     built = model(kernel)
-    (block,) = Expansion(graph, built.needs, (-1,)).blocks(torch.arange(graph.num_nodes), (0,))
+    (block,) = Expansion(graph, built.options.needs, (-1,)).blocks(torch.arange(graph.num_nodes), (0,))
     layer = layer_of(built, graph, (8, 8))
     x = torch.randn(graph.num_nodes, 8, dtype=torch.float64)
     empty = replace(block, scale=torch.zeros(block.num_edges))
@@ -145,17 +145,17 @@ def test_scale_multiplies_messages_and_nothing_else(model, kernel: str) -> None:
     assert (once - alone).abs().max() > 0.1
 
 
-@pytest.mark.parametrize("kind", [GAT, RGCN])
-def test_others_refuse_weights(kind: type[Model]) -> None:
+@pytest.mark.parametrize("kind", [GATOptions, RGCNOptions])
+def test_others_refuse_weights(kind: type[ModelOptions]) -> None:
     graph = replace(typed_graph(), edge_weights=torch.ones(typed_graph().num_edges))
     with pytest.raises(ConfigError, match="no formula for edge weights") as refused:
-        layer_of(kind(layers=1), graph, (8, 8))  # type: ignore[call-arg]
+        layer_of(kind(layers=1).make(), graph, (8, 8))  # type: ignore[call-arg]
     assert "dataset.weights=false" in str(refused.value)
 
 
 def test_what_is_kept_of_a_block_goes_with_it() -> None:
     graph = weighted_graph()
-    layer, block = layer_of(made(GCN), graph, WIDE), block_of(graph)
+    layer, block = layer_of(made(GCNOptions), graph, WIDE), block_of(graph)
     x = torch.randn(graph.num_nodes, WIDE[0], dtype=torch.float64)
     local.preactivated_rows(layer, block, x, None)
     assert layer.backend is not None and len(layer.backend.constants) == 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gnnexp.graph.block import BatchKey
 from gnnexp.kernels.counter import Purpose
 from gnnexp.models.layer import Degrees
-from gnnexp.models.sage import SAGE
+from gnnexp.models.sage import SAGEOptions
 from gnnexp.ops.backend import Drop
 from gnnexp.ops.backend_numba import NumbaBackend
 from gnnexp.ops.backend_torch import TorchBackend
@@ -21,7 +21,7 @@ KEY = BatchKey(seed=1, epoch=2, step=3, micro=4)
 
 
 def _mask(key: BatchKey, purpose: Purpose = Purpose.DROPOUT, layer: int = 1) -> torch.Tensor:
-    model = SAGE(hidden=8, layers=3, dropout=0.4)
+    model = SAGEOptions(hidden=8, layers=3, dropout=0.4).make()
     model.setup(5, 4, Degrees.of(nasty_graph()), seed=0, dtype=torch.float32, device=torch.device("cpu"))
     drop = model.drop(purpose, layer, 0.4, key)
     assert drop is not None

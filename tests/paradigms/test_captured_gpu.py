@@ -13,7 +13,7 @@ from stopping import attempt, curve, undisturbed
 from gnnexp.comm.environment import read_environment
 from gnnexp.errors import ConfigError, RunError
 from gnnexp.experiment.build import experiment_of
-from gnnexp.models.sage import SAGE
+from gnnexp.models.model import Model
 from gnnexp.ops.masks import DropKeys
 from gnnexp.record.records import EpochLog, read_epochs
 from gnnexp.testing.emulated import is_wanted
@@ -157,14 +157,14 @@ def test_ranks_that_share_a_gpu_are_told_before_the_first_step(ranks):
 
 
 def test_a_model_that_waits_is_an_error_with_the_fix(monkeypatch):
-    finish = SAGE.finish_layer
+    finish = Model.finish_layer
 
     def waits(self, index, ids, preactivated, residual):
         return finish(self, index, ids, preactivated * float(preactivated.new_ones(()).item()), residual)
 
-    monkeypatch.setattr(SAGE, "finish_layer", waits)
+    monkeypatch.setattr(Model, "finish_layer", waits)
     before = torch.cuda.current_stream()
-    with pytest.raises(RunError, match=r"SAGE cannot be captured \(.*not permitted.*train.cuda_graph=false"):
+    with pytest.raises(RunError, match=r"SAGEOptions cannot be captured \(.*not permitted.*train.cuda_graph=false"):
         trained(captured_config("sage", PLAIN, captured=True))
     assert torch.cuda.current_stream() == before, "else what the process does next is on the stream of the capture"
 

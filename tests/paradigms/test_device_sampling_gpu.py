@@ -43,7 +43,7 @@ def _config(way: str, model: dict[str, Any], size: int, device: str, **sampler: 
     ],
 )
 def test_losses_and_gradients_are_those_of_batches_from_the_host(ranks, steps, way, model, size, graph, sampler):
-    options = {**MODELS, "rgcn": {"_target_": "gnnexp.models.rgcn.RGCN"}}[model]
+    options = {**MODELS, "rgcn": {"_target_": "gnnexp.models.rgcn.RGCNOptions"}}[model]
     there, here = (
         ranks(size).run(_curve, _config(way, options, size, device, **sampler), graph, steps)
         for device in ("cuda", "cpu")
@@ -81,7 +81,7 @@ def _placed(way: str, graph: str, size: int, sampler: dict[str, Any]) -> Partiti
 
 def _shared(ranks, way, model, size, graph, sampler, steps):
     """Curves of batches from the GPUs and from the hosts."""
-    options = {**MODELS, "rgcn": {"_target_": "gnnexp.models.rgcn.RGCN"}}[model]
+    options = {**MODELS, "rgcn": {"_target_": "gnnexp.models.rgcn.RGCNOptions"}}[model]
     found = []
     for device in ("cuda", "cpu"):
         config = _config(way, options, size, device, **sampler)
@@ -145,7 +145,11 @@ CACHED = {"_target_": "gnnexp.feature_stores.static_cache.StaticCacheOptions", "
             {"feature_store": {"_target_": "gnnexp.feature_stores.partitioned.PartitionedOptions", "cache": CACHED}},
         ),
         ("split", {}, {"train": {"batch_size": None}}),
-        ("split", {"fanouts": [3, 2], **PARTITIONED}, {"model": {"_target_": "gnnexp.models.sage_pool.SAGEPool"}}),
+        (
+            "split",
+            {"fanouts": [3, 2], **PARTITIONED},
+            {"model": {"_target_": "gnnexp.models.sage_pool.SAGEPoolOptions"}},
+        ),
     ],
 )
 def test_other_choices_get_the_same_batches(ranks, steps, way, sampler, changes):
@@ -194,7 +198,7 @@ def test_links_get_the_same_batches(ranks, steps, way, task):
     ],
 )
 def test_edges_that_a_gpu_reads_in_host_memory_give_the_same_batches(ranks, way, model, size, graph, sampler):
-    options = {**MODELS, "rgcn": {"_target_": "gnnexp.models.rgcn.RGCN"}}[model]
+    options = {**MODELS, "rgcn": {"_target_": "gnnexp.models.rgcn.RGCNOptions"}}[model]
     found = []
     for tier in ("uva", "device"):
         config = _config(way, {**options, "kernel": "triton"}, size, "cuda", tier=tier, **sampler)
@@ -211,7 +215,7 @@ def test_edges_that_a_gpu_reads_in_host_memory_give_the_same_batches(ranks, way,
         read.append(curve.work.pop("tier/h2d_bytes_topology"))
         assert curve.work.pop("tier/h2d_bytes") == other.work.pop("tier/h2d_bytes") + read[-1]
         assert curve.work == other.work
-    needs, whole = experiment_of(config).model.options.needs, GRAPHS[graph]()
+    needs, whole = experiment_of(config).model.needs, GRAPHS[graph]()
     kinds = (
         needs.edge_identity and whole.occurrence is not None,
         whole.edge_weights is not None,

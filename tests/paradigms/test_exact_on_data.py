@@ -27,7 +27,7 @@ from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
 from gnnexp.graph.storage.format import open_graph
 from gnnexp.models.layer import Destinations, Layer
-from gnnexp.models.model import Model
+from gnnexp.models.model import ModelOptions
 from gnnexp.partitioners.base import Partitioner
 from gnnexp.partitioners.metis import MetisPartitioner
 from gnnexp.partitioners.presampled import PresampledPartitioner
@@ -36,7 +36,7 @@ from gnnexp.partitioners.random import RandomPartitioner
 from gnnexp.partitioners.range import RangePartitioner
 from gnnexp.preparation.artifacts import prepare_graph
 from gnnexp.preparation.presample import presample
-from gnnexp.samplers.layerwise import LayerOptions, LayerSampler, Neighbours
+from gnnexp.samplers.layerwise import LayerSampler, LayerSamplerOptions, Neighbours
 from gnnexp.testing.exactness import assert_exact
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, small_config
@@ -177,23 +177,20 @@ class GatedLayer(Layer):
         return aggregated / (1 + dst.degree).to(aggregated.dtype).unsqueeze(1) + self_
 
 
-class Gated(Model):
+@dataclass(frozen=True)
+class Gated(ModelOptions):
     """A stack of them."""
 
-    def __init__(
-        self,
-        hidden: int = 16,
-        layers: int = 2,
-        dropout: float = 0.0,
-        input_dropout: float = 0.0,
-        residual: bool = True,
-        norm: bool = True,
-        kernel: str = "auto",
-    ) -> None:
-        super().__init__(hidden, layers, dropout, input_dropout, residual, norm, kernel)
+    hidden: int = 16
+    layers: int = 2
+    dropout: float = 0.0
+    input_dropout: float = 0.0
+    residual: bool = True
+    norm: bool = True
+    kernel: str = "auto"
 
-    def make_layer(self, index: int, in_dim: int, out_dim: int) -> GatedLayer:
-        return GatedLayer(in_dim, out_dim, **self.end_of_layer(index))
+    def make_layer(self, index: int, in_dim: int, out_dim: int, num_relations: int = 0) -> GatedLayer:
+        return GatedLayer(in_dim, out_dim, **self.end_of_layer(index, residual=self.residual, norm=self.norm))
 
 
 class Lowest(LayerSampler):
@@ -212,7 +209,7 @@ class Lowest(LayerSampler):
 
 
 @dataclass(frozen=True)
-class LowestOptions(LayerOptions):
+class LowestOptions(LayerSamplerOptions):
     """Its options."""
 
     fanouts = None

@@ -37,8 +37,8 @@ QUICK = [(2, "float32"), (3, "float64"), (4, "float64")]
 
 
 RGCN = {
-    "basis": {"_target_": "gnnexp.models.rgcn.RGCN"},
-    "block": {"_target_": "gnnexp.models.rgcn.RGCN", "decomposition": "block", "blocks": 4},
+    "basis": {"_target_": "gnnexp.models.rgcn.RGCNOptions"},
+    "block": {"_target_": "gnnexp.models.rgcn.RGCNOptions", "decomposition": "block", "blocks": 4},
 }
 
 

@@ -89,7 +89,7 @@ def test_uneven_and_empty_parts(ranks, model, way, kind, steps):
 @pytest.mark.parametrize("way", combinations(WAYS, quick=lambda way: way in ("base", "intra_outputs", "file")))
 def test_ordinary_layers_run_unchanged(ranks, way, steps):
     config = _config("sage", way, 4)
-    config["model"] = {**config["model"], "_target_": "gnnexp.models.sage_pool.SAGEPool"}
+    config["model"] = {**config["model"], "_target_": "gnnexp.models.sage_pool.SAGEPoolOptions"}
     config["paradigm"]["rows"] = "cheapest"
     assert_exact(ranks, 2, nasty_graph, config, 1e-10, num_parts=2, steps=steps)
 

@@ -77,10 +77,10 @@ def test_rounding_changes_the_loss_of_every_paradigm(ranks, way):
 @pytest.mark.parametrize(
     ("model", "typed"),
     [
-        ({"_target_": "gnnexp.models.mlp.MLP"}, False),
-        ({"_target_": "gnnexp.models.sage_pool.SAGEPool"}, False),
-        ({"_target_": "gnnexp.models.rgcn.RGCN"}, True),
-        ({"_target_": "gnnexp.models.rgcn.RGCN", "decomposition": "block", "blocks": 3}, True),
+        ({"_target_": "gnnexp.models.mlp.MLPOptions"}, False),
+        ({"_target_": "gnnexp.models.sage_pool.SAGEPoolOptions"}, False),
+        ({"_target_": "gnnexp.models.rgcn.RGCNOptions"}, True),
+        ({"_target_": "gnnexp.models.rgcn.RGCNOptions", "decomposition": "block", "blocks": 3}, True),
     ],
     ids=str,
 )
@@ -159,5 +159,5 @@ def test_exchanges_of_rows_between_layers_have_half_of_the_bytes(ranks, way, mor
 @pytest.mark.parametrize("way", [way for way in WAYS if way not in (*HALVED, "chunks")])
 def test_ways_that_exchange_other_values_refuse_rows_in_bfloat16(way):
     experiment = experiment_of(_halved(way, "sage", 2))
-    (problem,) = experiment.model.options.check(experiment)
+    (problem,) = experiment.model.check(experiment.setting)
     assert problem.key == "train.activations" and problem.allowed

@@ -26,7 +26,7 @@ from gnnexp.testing.ways import FULL, MINI_BATCH, PROFILE, SLICED, WAYS, placed
 from gnnexp.training.assemble import Artifacts
 from gnnexp.training.train import probe_memory
 
-RGCN = {"_target_": "gnnexp.models.rgcn.RGCN"}
+RGCN = {"_target_": "gnnexp.models.rgcn.RGCNOptions"}
 MODELS: dict[str, dict[str, Any]] = {
     "basis": RGCN,
     "basis_residual": {**RGCN, "bases": 3, "norm_by": "vertex", "residual": True, "norm": True, "layers": 3},

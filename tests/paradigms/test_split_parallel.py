@@ -89,7 +89,7 @@ def test_partitioned_topology_residual_norm_and_overlap(ranks, model, overlap, s
 
 
 def test_ordinary_layers_run_unchanged(ranks, steps):
-    config = small_config({"_target_": "gnnexp.models.sage_pool.SAGEPool"}, paradigm=SPLIT)
+    config = small_config({"_target_": "gnnexp.models.sage_pool.SAGEPoolOptions"}, paradigm=SPLIT)
     assert_exact(ranks, 3, nasty_graph, config, 1e-10, num_parts=3, steps=steps)
 
 

@@ -137,6 +137,6 @@ def test_an_input_halo_that_is_held_is_not_fetched(ranks):
 
 def test_ordinary_layers_are_refused():
     config = _config("sage")
-    config["model"] = {"_target_": "gnnexp.models.sage_pool.SAGEPool", "hidden": 16, "layers": 2}
+    config["model"] = {"_target_": "gnnexp.models.sage_pool.SAGEPoolOptions", "hidden": 16, "layers": 2}
     config["partitioner"] = {"_target_": "gnnexp.partitioners.streams.libra.LibraPartitioner"}
     assert [problem.key for problem in VertexParallel().check(experiment_in(config))] == ["model"]

@@ -84,7 +84,7 @@ def test_uneven_and_empty_parts(ranks, model, way, kind, steps):
 @pytest.mark.parametrize("way", WAYS)
 def test_ordinary_layers_run_unchanged(ranks, way, steps):
     config = _config("sage", way)
-    config["model"] = {**config["model"], "_target_": "gnnexp.models.sage_pool.SAGEPool"}
+    config["model"] = {**config["model"], "_target_": "gnnexp.models.sage_pool.SAGEPoolOptions"}
     assert_exact(ranks, 2, nasty_graph, config, 1e-10, num_parts=2, steps=steps)
 
 

@@ -19,9 +19,9 @@ from gnnexp.testing.steps import MODELS, small_config
 from gnnexp.testing.ways import MINI_BATCH, WAYS, assert_exact_in, config_in, placed, problems_of
 
 TAKING = ("gcn", "sage", "gin")
-RGCN = {"_target_": "gnnexp.models.rgcn.RGCN", "bases": 2}
+RGCN = {"_target_": "gnnexp.models.rgcn.RGCNOptions", "bases": 2}
 BLOCK_DIAGONAL = {**RGCN, "decomposition": "block"}
-PYG = {"_target_": "gnnexp.models.pyg.PyG"}
+PYG = {"_target_": "gnnexp.models.pyg.PyGOptions"}
 CONVOLUTIONS = {
     name: {**PYG, "module": f"torch_geometric.nn.{name}", "options": {"heads": 2, "concat": False}}
     for name in ("GATv2Conv", "TransformerConv")
@@ -170,7 +170,7 @@ def refused(model: dict[str, Any], **changes: Any) -> list[str]:
 
 def test_what_has_no_formula_refuses_the_graph_before_work_starts() -> None:
     assert refused(MODELS["gat"]) == ["model"]
-    assert refused({"_target_": "gnnexp.models.sage_pool.SAGEPool"}) == ["model"]
+    assert refused({"_target_": "gnnexp.models.sage_pool.SAGEPoolOptions"}) == ["model"]
     assert refused({**MODELS["gcn"], "degrees": "block"}) == ["model.degrees"]
     assert refused(MODELS["gcn"]) == refused(MODELS["sage"]) == []
     for paradigm in ("dgl_reference.DGLReference", "dgl_full_graph.DGLFullGraph"):
@@ -184,8 +184,8 @@ def test_negative_degrees_have_no_root() -> None:
 
 
 def test_ordinary_layers_refuse_samplers_that_rescale() -> None:
-    config = small_config({"_target_": "gnnexp.models.sage_pool.SAGEPool"}, sampler=SCALING)
-    assert [problem.key for problem in experiment_of(config).model.options.check(experiment_of(config))] == ["sampler"]
+    config = small_config({"_target_": "gnnexp.models.sage_pool.SAGEPoolOptions"}, sampler=SCALING)
+    assert [problem.key for problem in experiment_of(config).model.check(experiment_of(config).setting)] == ["sampler"]
 
 
 def test_dgls_loader_does_not_rescale() -> None:
@@ -205,7 +205,7 @@ def test_a_module_must_read_in_edges_only() -> None:
     ):
         name = module if "." in module else f"torch_geometric.nn.{module}"
         model = {**PYG, "module": name, "options": options}
-        (problem,) = experiment_of(small_config(model)).model.options.problems()
+        (problem,) = experiment_of(small_config(model)).model.problems()
         assert problem.key == "model.module" and words in problem.allowed
     with pytest.raises(ConfigError, match="no class"):
-        experiment_of(small_config({**PYG, "module": "torch_geometric.nn.NoConv"})).model.options.make_layer(0, 8, 8)
+        experiment_of(small_config({**PYG, "module": "torch_geometric.nn.NoConv"})).model.make_layer(0, 8, 8)

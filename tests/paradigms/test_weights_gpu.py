@@ -27,6 +27,6 @@ def test_weights_are_those_of_the_cpu(ranks: RankPools, way: str, model: str) ->
 @pytest.mark.parametrize("module", ["PairMean", "SquareGates"])
 @pytest.mark.parametrize("way", ["data", "split", "communicate", "offload"])
 def test_modules_train_on_a_device(ranks: RankPools, way: str, module: str) -> None:
-    model = {"_target_": "gnnexp.models.pyg.PyG", "module": f"plain_modules.{module}"}
+    model = {"_target_": "gnnexp.models.pyg.PyGOptions", "module": f"plain_modules.{module}"}
     config = config_in(way, model, hardware={"workers": 2, "device": "cuda"})
     assert_exact(ranks, 2, nasty_graph, config, 1e-10, steps=3, partition=placed(way, nasty_graph(), 2))

@@ -64,7 +64,7 @@ def sampled() -> tuple[Graph, Presample]:
     graph = communities()
     labels = torch.zeros(graph.num_nodes, dtype=torch.int64)
     graph = replace(graph, labels=labels, num_classes=2)
-    config = small_config({"_target_": "gnnexp.models.sage.SAGE"}, train={"batch_size": 32})
+    config = small_config({"_target_": "gnnexp.models.sage.SAGEOptions"}, train={"batch_size": 32})
     return graph, presample(experiment_of(config), graph, 4)
 
 

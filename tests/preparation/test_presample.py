@@ -35,7 +35,7 @@ from gnnexp.preparation.artifacts import prepare_presample
 from gnnexp.preparation.presample import Tally, presample, presample_key
 from gnnexp.samplers.base import Topology
 from gnnexp.samplers.fused import FusedOptions
-from gnnexp.samplers.layerwise import LayerOptions, LayerSampler, Neighbours
+from gnnexp.samplers.layerwise import LayerSampler, LayerSamplerOptions, Neighbours
 from gnnexp.testing.graphs import csc, nasty_graph
 from gnnexp.testing.steps import small_config
 
@@ -65,7 +65,7 @@ class Own(LayerSampler):
 
 
 @dataclass(frozen=True)
-class OwnOptions(LayerOptions):
+class OwnOptions(LayerSamplerOptions):
     """Its options."""
 
     fanouts: Sequence[int]
@@ -77,7 +77,7 @@ class OwnOptions(LayerOptions):
 
 
 @dataclass(frozen=True)
-class WholeOptions(LayerOptions):
+class WholeOptions(LayerSamplerOptions):
     """Options that know nothing of partitioned topologies."""
 
     fanouts: Sequence[int]
@@ -87,7 +87,7 @@ class WholeOptions(LayerOptions):
 
 
 def config_of(**changes: Any) -> dict[str, Any]:
-    model = {"_target_": "gnnexp.models.sage.SAGE", **changes.pop("model", {})}
+    model = {"_target_": "gnnexp.models.sage.SAGEOptions", **changes.pop("model", {})}
     return small_config(model, **changes)
 
 

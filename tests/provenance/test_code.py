@@ -28,7 +28,7 @@ from gnnexp.provenance.code import (
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of the user's own on `sys.path`, with a model, what it imports, and what nobody imports."""
     (tmp_path / "mymodel.py").write_text(
-        "from gnnexp.models.sage import SAGE\nfrom myparts import rate\nclass Mine(SAGE):\n    rate = 1\n"
+        "from gnnexp.models.sage import SAGEOptions\nfrom myparts import rate\nclass Mine(SAGEOptions):\n    rate = 1\n"
     )
     (tmp_path / "myparts.py").write_text("def rate():\n    return 1\n")
     (tmp_path / "unused.py").write_text("x = 1\n")
@@ -134,7 +134,7 @@ def test_gnnexps_own_code_is_one_digest_of_its_bytes(monkeypatch: pytest.MonkeyP
     package_digest.cache_clear()
     assert package_digest() != first
     package_digest.cache_clear()
-    assert code_of_config(config("gnnexp.models.gat.GAT")) == Code({})
+    assert code_of_config(config("gnnexp.models.gat.GATOptions")) == Code({})
 
 
 def test_an_artifact_of_edited_code_is_another(folder: Path) -> None:

@@ -20,7 +20,7 @@ from gnnexp.provenance import machine
 from gnnexp.provenance.code import _imported_digest, code_of_config
 from gnnexp.record.runs import find_runs
 
-MODEL = "from gnnexp.models.sage import SAGE\n\n\nclass Mine(SAGE):\n    rate = 1\n"
+MODEL = "from gnnexp.models.sage import SAGEOptions\n\n\nclass Mine(SAGEOptions):\n    rate = 1\n"
 SWEEP = """
 fixed: [dataset=digits, tracker=none, model=mine, model.hidden=8, model.layers=1, "sampler.fanouts=[3]",
         train.epochs=1, hardware.launcher.worker_module=pretending_worker]

@@ -11,7 +11,7 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import hardware_of, train_of
 from gnnexp.experiment.check import check_ranges
 from gnnexp.feature_stores.embedding import EmbeddingOptions
-from gnnexp.models.gcn import GCN
+from gnnexp.models.gcn import GCNOptions
 from gnnexp.record.shape import check_job
 from gnnexp.tasks.link_prediction import LinkPrediction
 
@@ -35,7 +35,7 @@ def outside(config: dict[str, Any]) -> list[Problem]:
 
 
 def test_a_record_has_the_largest_counts_of_a_configuration():
-    assert not GCN(MOST_COUNTED, 2).problems()
+    assert not GCNOptions(MOST_COUNTED, 2).problems()
     EmbeddingOptions(MOST_COUNTED).make()
     LinkPrediction(dim=MOST_COUNTED)
     assert not outside(of_a_run(MOST_COUNTED)["config"])
@@ -49,7 +49,7 @@ def test_larger_counts_are_refused(make):
 
 
 def test_larger_models_and_more_ranks_are_refused():
-    assert [problem.key for problem in GCN(MOST_COUNTED + 1, 2).problems()] == ["model.hidden"]
+    assert [problem.key for problem in GCNOptions(MOST_COUNTED + 1, 2).problems()] == ["model.hidden"]
     problems = outside(of_a_run(MOST_COUNTED + 1)["config"])
     assert [problem.key for problem in problems] == ["hardware.nodes", "hardware.workers"]
 

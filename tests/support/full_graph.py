@@ -16,9 +16,9 @@ from gnnexp.experiment.plan import Plan, Sizes
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.models.decoupled import Decoupled
-from gnnexp.models.gat import GAT, GATLayer
+from gnnexp.models.gat import GATLayer, GATOptions
 from gnnexp.models.layer import Destinations, Layer
-from gnnexp.models.model import Model
+from gnnexp.models.model import Model, ModelOptions
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.loops.full_graph import Whole, WholeGraphTrainer
 from gnnexp.samplers.expansion import Expansion
@@ -66,24 +66,23 @@ class GatedLayer(Layer):
         return super().preactivation(F.softplus(mixed))
 
 
-class Gated(Model):
+@dataclass(frozen=True)
+class Gated(ModelOptions):
     """A stack of them."""
 
-    def __init__(
-        self,
-        hidden: int = 16,
-        layers: int = 2,
-        dropout: float = 0.5,
-        input_dropout: float = 0.0,
-        residual: bool = False,
-        norm: bool = False,
-        bias: bool = True,
-        kernel: str = "auto",
-    ) -> None:
-        super().__init__(hidden, layers, dropout, input_dropout, residual, norm, kernel, bias)
+    hidden: int = 16
+    layers: int = 2
+    dropout: float = 0.5
+    input_dropout: float = 0.0
+    residual: bool = False
+    norm: bool = False
+    bias: bool = True
+    kernel: str = "auto"
 
-    def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:
-        return GatedLayer(in_dim, out_dim, **self.end_of_layer(index))
+    def make_layer(self, index: int, in_dim: int, out_dim: int, num_relations: int = 0) -> Layer:
+        return GatedLayer(
+            in_dim, out_dim, **self.end_of_layer(index, residual=self.residual, norm=self.norm, bias=self.bias)
+        )
 
 
 class KeyedLayer(GATLayer):
@@ -93,11 +92,11 @@ class KeyedLayer(GATLayer):
         return None
 
 
-class Keyed(GAT):
+class Keyed(GATOptions):
     """A stack of them."""
 
-    def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:
-        made = super().make_layer(index, in_dim, out_dim)
+    def make_layer(self, index: int, in_dim: int, out_dim: int, num_relations: int = 0) -> Layer:
+        made = super().make_layer(index, in_dim, out_dim, num_relations)
         made.__class__ = KeyedLayer
         return made
 

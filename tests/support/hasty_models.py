@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gnnexp.graph.sparse import Rows
 from gnnexp.models.layer import Destinations, Layer
-from gnnexp.models.sage import SAGE, SAGELayer
+from gnnexp.models.sage import SAGELayer, SAGEOptions
 
 
 class ItemLayer(SAGELayer):
@@ -45,11 +45,11 @@ class MixedLayer(SAGELayer):
         return super().mixed_and_biased(dst, aggregated * torch.ones(aggregated.shape[1]), own)  # mixes
 
 
-class _Hasty(SAGE):
+class _Hasty(SAGEOptions):
     layer: type[SAGELayer]
 
-    def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:
-        made = super().make_layer(index, in_dim, out_dim)
+    def make_layer(self, index: int, in_dim: int, out_dim: int, num_relations: int = 0) -> Layer:
+        made = super().make_layer(index, in_dim, out_dim, num_relations)
         made.__class__ = self.layer
         return made
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gnnexp.graph.sparse import Rows
 from gnnexp.models.layer import Layer
-from gnnexp.models.sage import SAGE, SAGELayer
+from gnnexp.models.sage import SAGELayer, SAGEOptions
 
 
 class InexactLayer(SAGELayer):
@@ -18,10 +18,10 @@ class InexactLayer(SAGELayer):
         return super().project_self(h, dims) * (1 + rank)
 
 
-class Inexact(SAGE):
+class Inexact(SAGEOptions):
     """A stack of them."""
 
-    def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:
-        made = super().make_layer(index, in_dim, out_dim)
+    def make_layer(self, index: int, in_dim: int, out_dim: int, num_relations: int = 0) -> Layer:
+        made = super().make_layer(index, in_dim, out_dim, num_relations)
         made.__class__ = InexactLayer
         return made

@@ -15,7 +15,7 @@ from gnnexp.testing.steps import small_config
 from gnnexp.testing.ways import FULL, MINI_BATCH, PROFILE, SLICED
 from gnnexp.testing.ways import WAYS as ALL_WAYS
 
-RGCN = {"_target_": "gnnexp.models.rgcn.RGCN"}
+RGCN = {"_target_": "gnnexp.models.rgcn.RGCNOptions"}
 MODELS: dict[str, Mapping[str, Any]] = {
     "basis": RGCN,
     "block": {**RGCN, "decomposition": "block", "blocks": 4},

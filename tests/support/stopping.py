@@ -58,7 +58,9 @@ def attempt(
     state = {name: value.clone().cpu() for name, value in trainer.module.state_dict().items()}
     rows = None
     if job.trained_rows is not None:
-        rows = torch.empty(job.graph.num_nodes, job.trained_rows.dim, dtype=getattr(torch, job.experiment.train.dtype))
+        rows = torch.empty(
+            job.graph.num_nodes, job.trained_rows.options.dim, dtype=getattr(torch, job.experiment.train.dtype)
+        )
         job.trained_rows.gather(rows, job.comm)
     job.comm.release()
     slices = dict(slices_of(trainer.module))

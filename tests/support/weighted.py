@@ -13,7 +13,8 @@ from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.graph import Graph
 from gnnexp.job import Job
 from gnnexp.models.layer import Layer
-from gnnexp.models.sage import SAGE, SAGELayer
+from gnnexp.models.model import Model
+from gnnexp.models.sage import SAGELayer, SAGEOptions
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.paradigms.vertex_parallel import VertexParallel
 from gnnexp.paradigms.vertices.vertex_cut import VertexCutTrainer
@@ -64,11 +65,11 @@ class ForgetfulLayer(SAGELayer):
         return super().aggregate(block, x, None if _rank() == 1 else weight)
 
 
-class Forgetful(SAGE):
+class Forgetful(SAGEOptions):
     """A stack of them."""
 
-    def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:
-        made = super().make_layer(index, in_dim, out_dim)
+    def make_layer(self, index: int, in_dim: int, out_dim: int, num_relations: int = 0) -> Layer:
+        made = super().make_layer(index, in_dim, out_dim, num_relations)
         made.__class__ = ForgetfulLayer
         return made
 
@@ -85,7 +86,14 @@ class OwnDegrees(VertexParallel):
         return trainer
 
 
-class Remembering(SAGE):
+class Remembering(SAGEOptions):
+    """Options of `RememberingModel`."""
+
+    def make(self) -> Model:
+        return RememberingModel(self)
+
+
+class RememberingModel(Model):
     """Historical embeddings: keeps the last rows of every vertex, by layer; `SEEN` is of this process."""
 
     def after_layer(self, index: int, ids: Tensor, rows: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from gnnexp.testing.ranks import RankError
 from gnnexp.testing.steps import MODELS
 from gnnexp.testing.ways import WAYS, assert_exact_in, config_in
 
-WHOLE = {"_target_": "gnnexp.models.sage_pool.SAGEPool"}
+WHOLE = {"_target_": "gnnexp.models.sage_pool.SAGEPoolOptions"}
 
 
 @pytest.mark.parametrize("way", ["projections", "vertex_cut", "coupled", "offload_projected"])

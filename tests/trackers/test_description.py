@@ -81,7 +81,7 @@ def test_a_long_name_keeps_its_seed(tmp_path: Path) -> None:
 
 def test_the_case_is_a_parameter_and_classes_of_gnnexp_are_none(tmp_path: Path) -> None:
     record = record_of(tmp_path, label="train.lr=0.1 seed=3")
-    record.job["config"]["model"] = {"_target_": "gnnexp.models.sage.SAGE", "hidden": 8}
+    record.job["config"]["model"] = {"_target_": "gnnexp.models.sage.SAGEOptions", "hidden": 8}
     record.job["config"]["sampler"] = {"_target_": "mine.Sampler"}
     params = make_params(record)
     assert params["case"] == "train.lr=0.1" and params["sampler._target_"] == "mine.Sampler"

@@ -52,7 +52,7 @@ def _whole_graph(config: dict[str, Any]) -> torch.Tensor:
     with tempfile.TemporaryDirectory() as folder:
         job, _ = assembled(config, Artifacts(graph := nasty_graph()), Path(folder), read_environment())
         sampler = FullOptions().make()
-        sampler.setup(Shard(graph, needs=job.model.needs), job.model.num_layers)
+        sampler.setup(Shard(graph, needs=job.model.options.needs), job.model.num_layers)
         batch = sampler.sample(torch.arange(graph.num_nodes, dtype=torch.int32), BatchKey(0, 0, 0), 0)
         job.model.eval()
         with torch.no_grad():
@@ -82,7 +82,7 @@ def test_sparse_rows_are_no_reason_for_small_chunks():
     ),
 )
 def test_inference_equals_the_whole_graph(ranks, model, size, memory, tmp_path):
-    options = MODELS.get(model, {"_target_": "gnnexp.models.sage_pool.SAGEPool"})
+    options = MODELS.get(model, {"_target_": "gnnexp.models.sage_pool.SAGEPoolOptions"})
     config = small_config(
         {**options, "layers": 3, "hidden": 8}, train={"eval_memory": memory}, sampler={"fanouts": [2, 2, 2]}
     )
@@ -337,5 +337,5 @@ def test_only_what_the_remaining_hops_reach_is_computed(held_out, memory):
 def test_no_neighbour_is_computed_for_layers_that_read_none():
     graph = nasty_graph()
     few = replace(graph, splits=replace(graph.splits, val=torch.tensor([59]), test=torch.tensor([7])))
-    mlp = {"_target_": "gnnexp.models.mlp.MLP", "layers": 3, "hidden": 8}
+    mlp = {"_target_": "gnnexp.models.mlp.MLPOptions", "layers": 3, "hidden": 8}
     assert _computed(few, small_config(mlp, sampler={"fanouts": [2, 2, 2]}))[0] == {0: 2, 1: 2, 2: 2}

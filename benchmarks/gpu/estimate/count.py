@@ -51,7 +51,7 @@ def configuration(kernel: str, device: str, tier: str, fanouts: list[int], batch
         batch_size: targets of a step.
     """
     model = {
-        "_target_": "gnnexp.models.sage.SAGE",
+        "_target_": "gnnexp.models.sage.SAGEOptions",
         "hidden": 256,
         "layers": len(fanouts),
         "dropout": 0.5,

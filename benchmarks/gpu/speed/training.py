@@ -20,9 +20,9 @@ from gnnexp.training.assemble import Artifacts, assemble
 from gnnexp.training.optimization import Optimization
 
 MODELS: Mapping[str, Mapping[str, Any]] = {
-    "sage": {"_target_": "gnnexp.models.sage.SAGE", "hidden": 256},
-    "gat": {"_target_": "gnnexp.models.gat.GAT", "hidden": 256, "heads": 4},
-    "gcn": {"_target_": "gnnexp.models.gcn.GCN", "hidden": 128},
+    "sage": {"_target_": "gnnexp.models.sage.SAGEOptions", "hidden": 256},
+    "gat": {"_target_": "gnnexp.models.gat.GATOptions", "hidden": 256, "heads": 4},
+    "gcn": {"_target_": "gnnexp.models.gcn.GCNOptions", "hidden": 128},
 }
 
 

@@ -7,6 +7,8 @@ mass. Keys are linear in the rows, and the projection is linear.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
@@ -14,7 +16,7 @@ from gnnexp.errors import Problem
 from gnnexp.graph.block import Block
 from gnnexp.graph.sparse import Rows
 from gnnexp.models.layer import Activation, Destinations, Layer
-from gnnexp.models.model import Model
+from gnnexp.models.model import ModelOptions
 
 
 class GatedLayer(Layer):
@@ -82,35 +84,22 @@ class GatedLayer(Layer):
         return aggregated + self_
 
 
-class Gated(Model):
+@dataclass(frozen=True)
+class GatedOptions(ModelOptions):
     """A stack of gated layers with `heads` gates per edge, and one gate in the last layer.
 
-    The other arguments are those of `gnnexp.models.gcn.GCN`.
+    The other options are those of `gnnexp.models.gcn.GCNOptions`.
     """
 
-    def __init__(
-        self,
-        hidden: int = 256,
-        layers: int = 3,
-        heads: int = 4,
-        dropout: float = 0.5,
-        input_dropout: float = 0.0,
-        residual: bool = False,
-        norm: bool = False,
-        bias: bool = True,
-        kernel: str = "auto",
-    ) -> None:
-        super().__init__(
-            hidden=hidden,
-            layers=layers,
-            dropout=dropout,
-            input_dropout=input_dropout,
-            residual=residual,
-            norm=norm,
-            bias=bias,
-            kernel=kernel,
-        )
-        self.heads = heads
+    hidden: int = 256
+    layers: int = 3
+    heads: int = 4
+    dropout: float = 0.5
+    input_dropout: float = 0.0
+    residual: bool = False
+    norm: bool = False
+    bias: bool = True
+    kernel: str = "auto"
 
     def problems(self) -> list[Problem]:
         """Those of every model, and heads that do not divide the hidden columns."""
@@ -124,7 +113,8 @@ class Gated(Model):
         """Scores, gates and their gradients: the estimate of memory counts them."""
         return 4 * self.heads
 
-    def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:
+    def make_layer(self, index: int, in_dim: int, out_dim: int, num_relations: int = 0) -> Layer:
         """The `index`-th layer."""
-        heads = 1 if index == self.num_layers - 1 else self.heads
-        return GatedLayer(in_dim, out_dim, heads, **self.end_of_layer(index))
+        heads = 1 if index == self.layers - 1 else self.heads
+        end = self.end_of_layer(index, residual=self.residual, norm=self.norm, bias=self.bias)
+        return GatedLayer(in_dim, out_dim, heads, **end)

@@ -6,13 +6,15 @@ PyTorch over all in-edges of each destination. Paradigms that have all these edg
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gnnexp.graph.block import Block, destinations
 from gnnexp.models.layer import Activation, BlockLayer
-from gnnexp.models.model import Model
+from gnnexp.models.model import ModelOptions
 
 
 class GATv2Layer(BlockLayer):
@@ -44,22 +46,16 @@ class GATv2Layer(BlockLayer):
         return self.own(h_dst) + summed  # type: ignore[no-any-return]
 
 
-class GATv2(Model):
-    """A stack of GATv2 layers. The arguments are those of `gnnexp.models.gcn.GCN`."""
+@dataclass(frozen=True)
+class GATv2Options(ModelOptions):
+    """A stack of GATv2 layers. The options are those of `gnnexp.models.gcn.GCNOptions`."""
 
-    def __init__(
-        self, hidden: int = 256, layers: int = 3, dropout: float = 0.5, input_dropout: float = 0.0, kernel: str = "auto"
-    ) -> None:
-        super().__init__(
-            hidden=hidden,
-            layers=layers,
-            dropout=dropout,
-            input_dropout=input_dropout,
-            residual=False,
-            norm=False,
-            kernel=kernel,
-        )
+    hidden: int = 256
+    layers: int = 3
+    dropout: float = 0.5
+    input_dropout: float = 0.0
+    kernel: str = "auto"
 
-    def make_layer(self, index: int, in_dim: int, out_dim: int) -> BlockLayer:
+    def make_layer(self, index: int, in_dim: int, out_dim: int, num_relations: int = 0) -> BlockLayer:
         """The `index`-th layer. The last one returns logits."""
-        return GATv2Layer(in_dim, out_dim, "none" if index == self.num_layers - 1 else "elu")
+        return GATv2Layer(in_dim, out_dim, self.end_of_layer(index, activation="elu")["activation"])

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
-from my_layers.gated import Gated
-from my_layers.gatv2 import GATv2
+from my_layers.gated import GatedOptions
+from my_layers.gatv2 import GATv2Options
 
 from gnnexp.graph.block import Block
 from gnnexp.models.layer import Degrees
 from gnnexp.testing.graphs import random_graph
 from gnnexp.testing.ways import SLICED, WAYS, assert_exact_in
 
-GATED = {"_target_": "my_layers.gated.Gated", "heads": 2, "residual": True, "norm": True}
-GATV2 = {"_target_": "my_layers.gatv2.GATv2"}
+GATED = {"_target_": "my_layers.gated.GatedOptions", "heads": 2, "residual": True, "norm": True}
+GATV2 = {"_target_": "my_layers.gatv2.GATv2Options"}
 # The ways in which one rank has all in-edges of a destination, with whole source rows.
 WHOLE_DESTINATIONS = [
     way for way in WAYS if way not in (*SLICED, "vertex_cut", "coupled", "coupled_in_chunks", "offload_projected")
@@ -36,15 +36,15 @@ def test_gatv2_is_exact_where_a_destination_is_whole(ranks, way):
     assert_exact_in(ranks, way, GATV2, steps=4)
 
 
-@pytest.mark.parametrize("kind", [Gated, GATv2])
+@pytest.mark.parametrize("kind", [GatedOptions, GATv2Options])
 def test_it_is_the_formula_edge_by_edge(kind):
     """The layer equals plain loops, on a multigraph with isolated vertices."""
     graph = random_graph(12, 30, 1)
-    model = kind(hidden=8, layers=1, dropout=0.0)
+    model = kind(hidden=8, layers=1, dropout=0.0).make()
     model.setup(5, 3, Degrees.of(graph), seed=0, dtype=torch.float64, device=torch.device("cpu"))
     h = torch.randn(12, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     out = model.run_layer(0, Block(graph.indptr, graph.indices, torch.arange(12), 12), h, None)
-    expected = (gated_by_loops if kind is Gated else gatv2_by_loops)(model.layers[0], graph, h)
+    expected = (gated_by_loops if kind is GatedOptions else gatv2_by_loops)(model.layers[0], graph, h)
     assert (out - expected).abs().max() < 1e-12
 
 

@@ -19,11 +19,11 @@ from gnnexp.graph.shard import Shard
 from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.counter import Purpose, draw, stream
 from gnnexp.samplers.base import Key, Topology
-from gnnexp.samplers.layerwise import LayerOptions, LayerSampler, Neighbours
+from gnnexp.samplers.layerwise import LayerSampler, LayerSamplerOptions, Neighbours
 
 
 @dataclass(frozen=True)
-class LaborOptions(LayerOptions):
+class LaborOptions(LayerSamplerOptions):
     """The options, which the launcher checks. A rank makes its sampler of them.
 
     Attributes:

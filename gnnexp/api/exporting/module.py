@@ -13,7 +13,7 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.models.decoupled import Decoupled
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.models.model import Model
-from gnnexp.models.pyg import PyG, PyGLayer
+from gnnexp.models.pyg import PyGLayer, PyGOptions
 
 MARK = '"""A model that gnnexp trained, for PyTorch Geometric.'
 _TEMPLATE = (
@@ -133,8 +133,8 @@ def exported(trained: TrainedModel, stem: str = "model") -> Exported:
     model, weighted = trained.model, trained.graph.edge_weights is not None
     ConfigError.raise_all(_problems(trained, model, weighted))
     twins = [
-        own_module(model, layer)
-        if isinstance(model, PyG) and isinstance(layer, PyGLayer)
+        own_module(model.options, layer)
+        if isinstance(model.options, PyGOptions) and isinstance(layer, PyGLayer)
         else twin_of(layer, weighted=weighted)
         for layer in model.layers
     ]

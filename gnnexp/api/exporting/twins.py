@@ -12,14 +12,14 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from gnnexp.models.gat import GAT, GATLayer
-from gnnexp.models.gcn import GCN, GCNLayer
-from gnnexp.models.gin import GIN, GINLayer
+from gnnexp.models.gat import GATLayer, GATOptions
+from gnnexp.models.gcn import GCNLayer, GCNOptions
+from gnnexp.models.gin import GINLayer, GINOptions
 from gnnexp.models.model import Model
-from gnnexp.models.pyg import PyG, PyGLayer
-from gnnexp.models.rgcn import RGCN, BasisLayer, BlockDiagonalLayer
-from gnnexp.models.sage import SAGE, SAGELayer
-from gnnexp.models.sage_pool import SAGEPool, SAGEPoolLayer
+from gnnexp.models.pyg import PyGLayer, PyGOptions
+from gnnexp.models.rgcn import BasisLayer, BlockDiagonalLayer, RGCNOptions
+from gnnexp.models.sage import SAGELayer, SAGEOptions
+from gnnexp.models.sage_pool import SAGEPoolLayer, SAGEPoolOptions
 
 # What the layers of a model take after the features.
 Edges = Literal["plain", "loops", "types", "normalised", "weights"]
@@ -27,7 +27,7 @@ WITH_TWINS = (
     "sage (SAGEConv, aggr=mean), gcn (GCNConv), gat (GATConv), gin (GINConv), rgcn with norm_by=relation "
     "(RGCNConv), sage_pool (SAGEConv, aggr=max), pyg (its own module)"
 )
-_MODELS = (SAGE, GCN, GAT, GIN, RGCN, SAGEPool, PyG)
+_MODELS = (SAGEOptions, GCNOptions, GATOptions, GINOptions, RGCNOptions, SAGEPoolOptions, PyGOptions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,27 +47,31 @@ class Twin:
 
 def edges_of(model: Model, *, weighted: bool) -> Edges:
     """What the layers of a model take after the features, for graphs with or without edge weights."""
-    if isinstance(model, GCN):
+    options = model.options
+    if isinstance(options, GCNOptions):
         return "weights" if weighted else "normalised"
-    if isinstance(model, RGCN):
+    if isinstance(options, RGCNOptions):
         return "types"
-    return "loops" if isinstance(model, GAT) and model.self_loops else "plain"
+    return "loops" if isinstance(options, GATOptions) and options.self_loops else "plain"
 
 
 def why_none(model: Model, *, weighted: bool) -> str | None:
     """Why a model has no twin, or None if it has one."""
-    if type(model) not in _MODELS or model.sees_rows:
+    options = model.options
+    if type(options) not in _MODELS or model.sees_rows:
         return "has layers without a twin"
-    if weighted and not isinstance(model, GCN):
+    if weighted and not isinstance(options, GCNOptions):
         return "multiplies messages with edge weights, and the layer of PyG does not"
-    if isinstance(model, GCN) and model.degrees_of == "block":
+    if isinstance(options, GCNOptions) and options.degrees == "block":
         return "normalises by the degrees of blocks (model.degrees=block)"
-    if not isinstance(model, RGCN):
+    if not isinstance(options, RGCNOptions):
         return None
-    if model.norm_by == "vertex":
+    if options.norm_by == "vertex":
         return "divides by all in-edges (model.norm_by=vertex), and RGCNConv by those of a relation"
-    uneven = [width for width in model.widths if model.decomposition == "block" and width % model.blocks]
-    return f"has blocks of different sizes: model.blocks={model.blocks} does not divide {uneven[0]}" if uneven else None
+    uneven = [width for width in model.widths if options.decomposition == "block" and width % options.blocks]
+    return (
+        f"has blocks of different sizes: model.blocks={options.blocks} does not divide {uneven[0]}" if uneven else None
+    )
 
 
 def twin_of(layer: nn.Module, *, weighted: bool) -> Twin:
@@ -144,10 +148,10 @@ def _relational(layer: BasisLayer | BlockDiagonalLayer) -> Twin:
     )
 
 
-def own_module(model: PyG, layer: PyGLayer) -> Twin:
+def own_module(model: PyGOptions, layer: PyGLayer) -> Twin:
     """The module of a layer of `model=pyg`, as it is."""
     place, _, name = model.module.rpartition(".")
-    options = "".join(f", {key}={value!r}" for key, value in model.options.items())
+    options = "".join(f", {key}={value!r}" for key, value in (model.options or {}).items())
     return Twin(place, f"{name}({layer.in_dim}, {layer.out_dim}{options})", layer.module.state_dict())
 
 

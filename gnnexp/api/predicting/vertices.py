@@ -57,7 +57,7 @@ def embedded(model: TrainedModel, target: Target, *, lists: bool) -> Iterator[pa
     """
     import pyarrow as pa
 
-    width = model.graph.num_classes if model.task.pairs else model.model.hidden
+    width = model.graph.num_classes if model.task.pairs else model.model.options.hidden
     for ids, outputs in _rows(target, model.embeddings(target.graph), width):
         values = outputs.cpu().contiguous().numpy()
         columns: dict[str, Any] = {f"e_{number}": column for number, column in enumerate(values.T)}

@@ -20,7 +20,7 @@ from gnnexp.graph.block import BatchKey, Block
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.models.layer import BlockLayer, Layer
-from gnnexp.models.model import Model
+from gnnexp.models.model import ModelOptions
 from gnnexp.paradigms.chunks.chunking import UNCUT, Chunking
 from gnnexp.paradigms.chunks.in_chunks import in_chunks
 from gnnexp.placement.chunks import Chunk, ChunkCost
@@ -83,16 +83,15 @@ def check_chunks(experiment: Experiment, facts: GraphFacts, chunking: Chunking) 
                 "set dataset.sparse=false, or paradigm.chunks=1 and paradigm.device_memory=null",
             )
         ]
-    model, dtype = experiment.model.options, getattr(torch, experiment.train.dtype)
+    model, dtype = experiment.model, getattr(torch, experiment.train.dtype)
     layers = [layer for layer in layers_of(model, facts) if isinstance(layer, Layer)]
     if not layers:
         return []  # `check` refuses a budget
     return chunking.check_data(facts, [cost_of(layer, dtype) for layer in layers], model.needs.self_loops)
 
 
-def layers_of(model: Model, facts: GraphFacts) -> list[Layer | BlockLayer]:
-    """The layers of `model` on a graph, without memory for parameters, because sizes are not checked yet."""
-    dims = [facts.num_features, *[model.hidden] * (model.num_layers - 1), facts.num_classes]
-    model.num_relations = facts.num_relations
+def layers_of(model: ModelOptions, facts: GraphFacts) -> list[Layer | BlockLayer]:
+    """The layers of a model on a graph, without memory for parameters, because sizes are not checked yet."""
+    dims = [facts.num_features, *[model.hidden] * (model.layers - 1), facts.num_classes]
     with torch.device("meta"):
-        return [model.make_layer(index, *pair) for index, pair in enumerate(pairwise(dims))]
+        return [model.make_layer(index, *pair, facts.num_relations) for index, pair in enumerate(pairwise(dims))]

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from gnnexp.components.facts import GraphFacts
+from gnnexp.components.locate import target_of
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.models.layer import Layer
@@ -20,8 +21,8 @@ from gnnexp.placement.chunks import ChunkCost
 
 def check_coupled(experiment: Experiment) -> list[Problem]:
     """Conflicts: needs contract layers, and a hidden column for each rank."""
-    problems, model = _on_contract(experiment), experiment.model.options
-    if model.num_layers > 1 and model.hidden < experiment.num_ranks:
+    problems, model = _on_contract(experiment), experiment.model
+    if model.layers > 1 and model.hidden < experiment.num_ranks:
         problems.append(_too_few("model.hidden", model.hidden, experiment))
     return problems
 
@@ -33,7 +34,7 @@ def check_decoupled(experiment: Experiment, attention: str) -> list[Problem]:
         problems.append(
             Problem(
                 "model",
-                experiment.model.target,
+                target_of(experiment.model),
                 "decoupled layers project rows, then weigh edges, and its projection differs from edge to edge",
                 "set model.decomposition=basis, or paradigm.mode=coupled",
             )
@@ -43,7 +44,7 @@ def check_decoupled(experiment: Experiment, attention: str) -> list[Problem]:
             Problem(
                 "paradigm.attention",
                 "frozen",
-                f"{experiment.model.target} has no attention",
+                f"{target_of(experiment.model)} has no attention",
                 "choose model=gat, or set paradigm.attention=trained",
             )
         )
@@ -56,7 +57,7 @@ def _on_contract(experiment: Experiment) -> list[Problem]:
     return [
         Problem(
             "model",
-            experiment.model.target,
+            target_of(experiment.model),
             "its layers need whole rows of all neighbours in one place",
             "choose model=gcn, sage, gin or gat, or paradigm=vertex_parallel",
         )
@@ -65,9 +66,9 @@ def _on_contract(experiment: Experiment) -> list[Problem]:
 
 def check_columns(experiment: Experiment, facts: GraphFacts, chunking: Chunking, *, decoupled: bool) -> list[Problem]:
     """Problems with the data: too few columns of features or classes, or a budget below the largest vertex."""
-    ranks, model = experiment.num_ranks, experiment.model.options
+    ranks, model = experiment.num_ranks, experiment.model
     layers = [layer for layer in layers_of(model, facts) if isinstance(layer, Layer)]
-    if len(layers) < model.num_layers:
+    if len(layers) < model.layers:
         return []  # `check_coupled` and `check_decoupled` refuse such models
     widths = {"dataset classes": facts.num_classes} if decoupled else _split_widths(layers, facts)
     problems = [_too_few(what, width, experiment) for what, width in widths.items() if 0 < width < ranks]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from gnnexp.components.options import with_options
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
@@ -38,8 +39,8 @@ class HostUpdates:
 
     def __init__(self, job: Job) -> None:
         self._model = job.model
-        kernel = elsewhere(str(getattr(job.model, "kernel", "auto")), "cpu")
-        here, model = job.experiment.model.make(kernel=kernel), job.model
+        kernel = elsewhere(job.model.options.kernel, "cpu")
+        here, model = with_options(job.model.options, kernel=kernel).make(), job.model
         here.setup(
             model.in_dim,
             model.num_classes,

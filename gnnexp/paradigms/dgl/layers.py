@@ -9,13 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gnnexp.components.locate import target_of
+from gnnexp.errors import Refusal
 from gnnexp.graph.block import Block
-from gnnexp.models.gat import GAT, GATLayer
-from gnnexp.models.gcn import GCN, GCNLayer
-from gnnexp.models.gin import GIN, GINLayer
+from gnnexp.models.gat import GATLayer, GATOptions
+from gnnexp.models.gcn import GCNLayer, GCNOptions
+from gnnexp.models.gin import GINLayer, GINOptions
 from gnnexp.models.layer import BlockLayer, activate
-from gnnexp.models.model import Model
-from gnnexp.models.sage import SAGE, SAGELayer
+from gnnexp.models.model import Model, ModelOptions
+from gnnexp.models.sage import SAGELayer, SAGEOptions
 
 os.environ.setdefault("DGLBACKEND", "pytorch")  # read by dgl when it is imported
 import dgl
@@ -51,7 +53,7 @@ class DGLStack(nn.Module):
     def __init__(self, model: Model) -> None:
         super().__init__()
         self.convs = nn.ModuleList(_conv(layer) for layer in model.layers)
-        self.activation = model.hidden_activation
+        self.activation = model.stack[0].activation
         self.dropout, self.input_dropout = model.dropout, model.input_dropout
         self.load_from(model)
 
@@ -94,20 +96,23 @@ class DGLStack(nn.Module):
 SUPPORTED = "model=sage, gcn, gat or gin, with model.bias=true, model.residual=false and model.norm=false"
 
 
-def supported(model: Model) -> str:
-    """Why DGL's convolutions cannot replace `model`; empty if they can."""
-    if type(model) not in (SAGE, GCN, GAT, GIN):
-        return f"{type(model).__name__} has no counterpart among DGL's convolutions"
+def refusal_of(model: ModelOptions) -> Refusal | None:
+    """Why DGL's convolutions cannot replace the layers of a model; None if they can."""
+    if (
+        not isinstance(model, SAGEOptions | GCNOptions | GATOptions | GINOptions)
+        or type(model).__base__ is not ModelOptions
+    ):
+        return Refusal(f"{target_of(model)} has no counterpart among DGL's convolutions")
     if model.residual or model.norm or not model.bias:
-        return "model.residual, model.norm and model.bias=false are not part of the DGL script"
-    if isinstance(model, GAT) and model.out_heads > 1:
-        return "several output heads share one bias in gnnexp, and each has its own in DGL's GATConv"
-    return ""
+        return Refusal("model.residual, model.norm and model.bias=false are not part of the DGL script")
+    if isinstance(model, GATOptions) and model.out_heads > 1:
+        return Refusal("several output heads share one bias in gnnexp, and each has its own in DGL's GATConv")
+    return None
 
 
-def wants_self_loops(model: Model) -> bool:
+def adds_self_loops(model: ModelOptions) -> bool:
     """Whether the DGL script must add self loops to its graph."""
-    return isinstance(model, GCN | GAT) and model.self_loops
+    return isinstance(model, GCNOptions | GATOptions) and model.self_loops
 
 
 def _conv(layer: nn.Module) -> nn.Module:

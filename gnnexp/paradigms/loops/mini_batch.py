@@ -137,6 +137,6 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
 
 def approximated(experiment: Experiment, assign: Assign) -> str:
     """How mini-batch training differs from serial training; empty if it is exact."""
-    if experiment.num_ranks > 1 and experiment.model.options.degrees_of == "block":
+    if experiment.num_ranks > 1 and getattr(experiment.model.example_layer, "degrees_of", "graph") == "block":
         return "degrees are those of each rank's own block"
     return "batches are drawn part by part, not uniformly from all targets" if assign == "stratified" else ""

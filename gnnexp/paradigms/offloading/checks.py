@@ -34,7 +34,7 @@ def check_offload(experiment: Experiment, facts: GraphFacts, options: Offload) -
             )
         ]
     if facts.trains_features and (options.rows == "raw" or block_layers(experiment)):
-        key, value = ("paradigm.rows", "raw") if options.rows == "raw" else ("model", experiment.model.target)
+        key, value = ("paradigm.rows", "raw") if options.rows == "raw" else ("model", target_of(experiment.model))
         return [
             Problem(
                 key,
@@ -45,7 +45,7 @@ def check_offload(experiment: Experiment, facts: GraphFacts, options: Offload) -
         ]
     if options.device_memory is None:
         return []
-    model, dtype = experiment.model.options, getattr(torch, experiment.train.dtype)
+    model, dtype = experiment.model, getattr(torch, experiment.train.dtype)
     layers = layers_of(model, facts)
     projects, reads = planned_reads(layers, options.rows, facts)
     kept = ([False] * len(layers), may_keep_sums(layers, options))
@@ -78,7 +78,7 @@ def host_bytes(experiment: Experiment, facts: GraphFacts, options: Offload) -> t
     Rows include gradients of the targets' logits. Sums are the gradients of one layer, which stay in RAM while they are
     added up, if rows are in files (`HostTier.to_add_up`).
     """
-    model, size = experiment.model.options, getattr(torch, experiment.train.dtype).itemsize
+    model, size = experiment.model, getattr(torch, experiment.train.dtype).itemsize
     layers = layers_of(model, facts)
     projects, reads = planned_reads(layers, options.rows, facts)
     widths = row_widths(reads, projects, may_keep_sums(layers, options))

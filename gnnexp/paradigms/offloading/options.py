@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from gnnexp.components.locate import target_of
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.paradigms.checks import block_layers, learns_weights
@@ -31,7 +32,7 @@ def option_problems(options: Offload) -> list[Problem]:
 
 def check_layers(experiment: Experiment, options: Offload) -> list[Problem]:
     """Conflicts with the model: kept sums need constant weights, and a budget needs layers of known memory."""
-    problems, target = [], experiment.model.target
+    problems, target = [], target_of(experiment.model)
     if options.keep == "sums" and (learns_weights(experiment) or block_layers(experiment)):
         problems.append(
             Problem(

@@ -68,7 +68,7 @@ def load_part(job: Job, number: int, batch_size: int | None, pool: Pool) -> Acti
     """
     assert job.parts is not None
     part = in_memory(job.parts.open(number))
-    shard = Shard(part.graph, needs=job.model.needs, names=part.names)
+    shard = Shard(part.graph, needs=job.model.options.needs, names=part.names)
     sampler, store = job.experiment.sampler.make(), job.experiment.feature_store.make()
     sampler.pool = pool
     sampler.setup(shard, job.model.num_layers)

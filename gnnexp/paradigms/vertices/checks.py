@@ -55,7 +55,7 @@ def check_budget(experiment: Experiment, chunking: Chunking) -> list[Problem]:
         Problem(
             "paradigm.device_memory",
             chunking.budget,
-            f"what layers of {experiment.model.target} take is not known",
+            f"what layers of {target_of(experiment.model)} take is not known",
             "set paradigm.chunks=<number> and paradigm.device_memory=null",
         )
     ]
@@ -77,7 +77,7 @@ def check_cut(experiment: Experiment, chunking: Chunking) -> list[Problem]:
         problems.append(
             Problem(
                 "model",
-                experiment.model.target,
+                target_of(experiment.model),
                 "its layers need all in-edges of a vertex in one place",
                 "choose model=gcn, sage, gin or gat, or partitioner=range or metis",
             )
@@ -95,7 +95,7 @@ def part_and_halo(experiment: Experiment, facts: GraphFacts, *, whole_parts: boo
 def held_graph(experiment: Experiment, facts: GraphFacts) -> Resident:
     """Sizes of a part in the last layer, and of the whole graph in all layers below, which is an upper bound."""
     own_edges = -(-facts.num_edges // experiment.num_ranks)
-    below = (experiment.model.options.num_layers - 1) * facts.num_edges
+    below = (experiment.model.layers - 1) * facts.num_edges
     return Resident(own_edges + below, facts.num_nodes, facts.num_nodes)
 
 
@@ -111,12 +111,12 @@ def kept_rows(
 
     All ranks together have at most as many foreign rows as edges, and at most all vertices on all other ranks.
     """
-    model, ranks = experiment.model.options, experiment.num_ranks
+    model, ranks = experiment.model, experiment.num_ranks
     itemsize = getattr(torch, experiment.train.dtype).itemsize
     foreign = (ranks - 1) * facts.num_nodes
     if not whole_parts:
         foreign = min(foreign, facts.num_edges)
-    hidden, last = max(model.hidden, facts.num_classes) * itemsize, model.num_layers - 1
+    hidden, last = max(model.hidden, facts.num_classes) * itemsize, model.layers - 1
     if not arrival.epochs or not foreign:
         kept = 0
     elif arrival.kind == "late":  # rows of all layers but the first, sums of all layers, and gradients of both

@@ -105,7 +105,7 @@ VALUES = (
     ".",
     "..",
     "a..b",
-    "gnnexp.models.sage.SAGE",
+    "gnnexp.models.sage.SAGEOptions",
     "torch.nn.Linear",
     "builtins.eval",
     "cpu",
