@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import gc
 
-from gnnexp.testing.emulated import install, is_wanted
-
-if is_wanted():  # before torch
-    install()
-
 from gnnexp.worker import preload
 
 preload()
