@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from gnnexp.worker import preload
+from gnnexp.training.rank import preload
 
 preload()
 gc.collect()
