@@ -100,7 +100,7 @@ test: for-tests ## the test suite (about 9 minutes on 2 cores); prints the ten s
 
 # One thread for each rank: the tests run several ranks side by side.
 # Triton interprets its kernels, which the emulated device then runs.
-EMULATED := TRITON_INTERPRET=1 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m gnnexp.testing.emulated -m pytest -n $(TEST_JOBS) --dist worksteal
+EMULATED := TRITON_INTERPRET=1 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m emulated_gpu -m pytest -n $(TEST_JOBS) --dist worksteal
 
 # On emulated GPUs: no rank shares its GPU (NCCL), all ranks do (gloo), backward passes on the loop's thread. The first
 # argument is one more variable, the second selects tests.
@@ -138,7 +138,7 @@ gpu-proof: ## what a GPU of this machine does: right results, rates, a hardware 
 	$(GPU_PYTHON) -m benchmarks.gpu.proof $(PROOF)
 
 gpu-proof-rehearsal: for-tests ## the same on the emulated device, small: whether it would run
-	GNNEXP_EMULATED_GPUS=2 TRITON_INTERPRET=1 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m gnnexp.testing.emulated \
+	GNNEXP_EMULATED_GPUS=2 TRITON_INTERPRET=1 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m emulated_gpu \
 		-m benchmarks.gpu.proof --quick --again --stages all --out .gnnexp/gpu-proof-rehearsal $(PROOF)
 
 test-slurm: for-tests ## a real SLURM of two virtual nodes on this machine (root; slurmctld slurmd slurm-client munge)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
-FOLDERS = ("gnnexp", "conf", "sweeps", "docs", "examples", "benchmarks", "tests", "torture")
+FOLDERS = ("gnnexp", "conf", "sweeps", "docs", "examples", "benchmarks", "tests", "torture", "emulated_gpu")
 SKIPPED = ("docs/results/", "CHANGELOG.md", "benchmarks/english.py")  # generated pages; earlier versions; this list
 MOST_WORDS = 30
 UNWANTED = {

@@ -256,9 +256,11 @@ def steps_of_gnnexp(case: Case, folder: str) -> Steps:
 
 def launches_of(step: Callable[[], None], by_triton: bool) -> int:
     """Launches of torch in a step, without those of the sampler that stand for Triton's."""
-    from gnnexp.testing.emulated import counting
+    import torch
 
-    with counting() as counts:
+    from gnnexp.measure.trace import EMULATED
+
+    with getattr(torch.cuda, EMULATED)() as counts:
         step()
     places = ("kernels/samplers/hop.py", "kernels/words.py") if by_triton else ()
     return sum(
@@ -346,7 +348,9 @@ class Running:
     """A process that runs the steps of a case with the code of `tree`."""
 
     def __init__(self, name: str, tree: Path) -> None:
-        emulated = ["-m", "gnnexp.testing.emulated"] if CASES[name].on_gpu else []
+        # Before 0.2.0 was released, the device was a part of gnnexp.
+        device = "emulated_gpu" if (tree / "emulated_gpu").exists() else "gnnexp.testing.emulated"
+        emulated = ["-m", device] if CASES[name].on_gpu else []
         variables = dict.fromkeys(
             ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "GNNEXP_EMULATED_GPUS", "TRITON_INTERPRET"), "1"
         )

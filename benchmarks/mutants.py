@@ -94,7 +94,7 @@ def failing(tests: Sequence[str], run: str, tree: Path) -> str:
     command = [sys.executable, *pytest]
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     if run == "emulated":
-        command = [sys.executable, "-m", "gnnexp.testing.emulated", *pytest, "-m", "gpu and not slow and not nightly"]
+        command = [sys.executable, "-m", "emulated_gpu", *pytest, "-m", "gpu and not slow and not nightly"]
         environment |= {"GNNEXP_EMULATED_GPUS": "2", "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     try:
         done = subprocess.run(

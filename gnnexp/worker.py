@@ -18,7 +18,7 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.launchers.elsewhere.ends import check_alone
 from gnnexp.launchers.elsewhere.equipment import equip
 from gnnexp.record.records import JOB_FILE, RESULT_FILE, load_result
-from gnnexp.training.rank import as_rank
+from gnnexp.training.rank import as_rank, preload
 
 if TYPE_CHECKING:  # torch is slow to import; it is imported after this process is tied to its launcher
     from gnnexp.comm.environment import Environment
@@ -26,16 +26,7 @@ if TYPE_CHECKING:  # torch is slow to import; it is imported after this process 
     from gnnexp.measure.phases import PhaseTimer
     from gnnexp.record.heartbeat import Heartbeat
 
-# A rank needs these modules to report a failure, also if no memory is left to import them. The last one is imported by
-# torch, at the first backward pass that begins with a gradient.
-PRELOADED = (
-    "gnnexp.training.train",
-    "gnnexp.training.assemble",
-    "gnnexp.training.result",
-    "gnnexp.record.heartbeat",
-    "gnnexp.record.failure",
-    "torch.fx.experimental.symbolic_shapes",
-)
+__all__ = ["learn", "lesson", "main", "preload"]  # what `gnnexp.launchers.starter` calls
 # torch's compiler. Ranks need it only for an optimizer of the user, or for one that torch has decorated in another way
 # (`gnnexp.components.eager`). Importing it takes as long as importing torch.
 _COMPILER = "torch._dynamo"
@@ -44,20 +35,6 @@ _COMPILER = "torch._dynamo"
 def main() -> int:
     """Run one rank; returns the exit code: 0 if it finished or was stopped, 2 for a user's mistake, 1 if it failed."""
     return as_rank(_run)
-
-
-def preload() -> None:
-    """Load the modules of every rank before ranks are forked; starts no threads (`gnnexp.launchers.starter`).
-
-    numba loads its typing rules when the first kernel is called. That takes as long as importing numba.
-    """
-    for name in PRELOADED:
-        import_module(name)
-    from gnnexp.kernels.counter import permutation
-    from gnnexp.provenance.code import package_digest
-
-    permutation(0, 2)
-    package_digest()  # of the code that the forks have loaded, once for all of them
 
 
 def lesson() -> str:

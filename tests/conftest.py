@@ -28,9 +28,9 @@ from emulated_axis import WANTED, chosen, setting_of_this_process
 from hypothesis import settings
 from warm_forks import WarmPopen, source_of_this_process
 
+from emulated_gpu import is_wanted
 from gnnexp.errors import ConfigError
 from gnnexp.files.leaving import collect_rarely
-from gnnexp.testing.emulated import is_wanted
 from gnnexp.testing.ranks import RankPools
 
 # A script's background ignores SIGINT, and `nohup` SIGHUP. Every process that a test starts would inherit this.
@@ -108,7 +108,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """The budgets of steps on a GPU, and what was measured (tests/testing/test_budgets.py)."""
+    """The budgets of steps on a GPU, and what was measured (tests/emulated_gpu/test_budgets.py)."""
     reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
     rows = [
         value

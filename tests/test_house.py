@@ -32,7 +32,6 @@ RECORDS = {
     "cli/commands/report.py": "recorded trackers",
     "cli/commands/resume.py": "job.json of a run that goes on",
     "cli/commands/calibrate.py": "measured figures as JSON",
-    "calibration.py": "its request as JSON",
     "cli/listing/runs.py": "job.json of the runs that are listed",
     "cli/running/origin.py": "job.json of the run that is made again",
     "cli/running/execute.py": "provenance, written down",

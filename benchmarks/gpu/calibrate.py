@@ -10,10 +10,10 @@ from typing import Any
 
 from benchmarks.gpu.report import Row
 from benchmarks.gpu.stage import Stage, rate
-from gnnexp.calibration import probes
 from gnnexp.components.schema import HardwareConfig
 from gnnexp.datasets.generated.rmat import Rmat
 from gnnexp.experiment.build import experiment_of
+from gnnexp.planning.calibration import probes
 from gnnexp.planning.figures import UNITS, figures_of, profile_text, write_profile
 from gnnexp.planning.probes import Bench, step
 

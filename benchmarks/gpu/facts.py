@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from benchmarks.gpu.needed import FOLDERS, ROOT, digest
+from emulated_gpu import is_wanted
 from gnnexp.provenance.machine import hardware, output_of
-from gnnexp.testing.emulated import is_wanted
 
 _ASKED = (
     "driver_version",

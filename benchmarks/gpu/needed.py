@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("gnnexp", "benchmarks/gpu")
+FOLDERS = ("gnnexp", "benchmarks/gpu", "emulated_gpu")
 MOST_BYTES = 12_000_000
 
 

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from gnnexp.testing.emulated import install, is_wanted
+from emulated_gpu import install, is_wanted
 
 _RESERVE_S = 10.0  # to write down what there is
 

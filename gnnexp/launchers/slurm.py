@@ -1,8 +1,8 @@
 """Ranks as tasks of a SLURM job, submitted through submitit; the tasks run the same worker as with other launchers.
 
 The setup and teardown lines of the job script do more than start the tasks. Setup chooses a free port on the first node
-for the rendezvous, again in every attempt. Teardown calls `gnnexp.after_job`, which finds out how the ranks ended, and
-requeues the job if the run can continue.
+for the rendezvous, again in every attempt. Teardown calls `cli.running.after_job`, which finds out how the ranks ended,
+and requeues the job if the run can continue.
 """
 
 from __future__ import annotations

@@ -6,11 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gnnexp.testing.emulated import install, is_wanted
 from gnnexp.testing.ranks import RankPools
-
-if is_wanted():  # in a worker of pytest-xdist, before any test imports torch
-    install()
 
 
 @pytest.fixture(scope="session")

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from gnnexp.testing.emulated import install, is_wanted
-
-if is_wanted():  # before torch
-    install()
-
-from gnnexp.worker import preload
+from gnnexp.training.rank import preload
 
 preload()
 gc.collect()

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,32 @@ from gnnexp.launchers.parent import STACKS, die_with_parent, import_from_here
 if TYPE_CHECKING:
     from gnnexp.measure.phases import PhaseTimer
     from gnnexp.record.heartbeat import Heartbeat
+
+
+# A rank needs these modules to report a failure, also if no memory is left to import them. The last one is imported by
+# torch, at the first backward pass that begins with a gradient.
+_PRELOADED = (
+    "gnnexp.training.train",
+    "gnnexp.training.assemble",
+    "gnnexp.training.result",
+    "gnnexp.record.heartbeat",
+    "gnnexp.record.failure",
+    "torch.fx.experimental.symbolic_shapes",
+)
+
+
+def preload() -> None:
+    """Load the modules of every rank before ranks are forked; starts no threads (`gnnexp.launchers.starter`).
+
+    numba loads its typing rules when the first kernel is called. That takes as long as importing numba.
+    """
+    for name in _PRELOADED:
+        import_module(name)
+    from gnnexp.kernels.counter import permutation
+    from gnnexp.provenance.code import package_digest
+
+    permutation(0, 2)
+    package_digest()  # of the code that the forks have loaded, once for all of them
 
 
 def as_rank(work: Callable[[Path, Environment, list[PhaseTimer], Heartbeat], str]) -> int:

@@ -14,8 +14,8 @@ from benchmarks.gpu.estimate import __main__ as command
 from benchmarks.gpu.estimate import count, seconds
 from benchmarks.gpu.estimate.kernels import kernel_work
 from benchmarks.gpu.estimate.work import SECTOR, Meter, Work, by_part
+from emulated_gpu import is_wanted
 from gnnexp.datasets.generated.dcsbm import Dcsbm
-from gnnexp.testing.emulated import is_wanted
 
 FANOUTS, WIDTHS = [4, 3, 2], [20, 256, 256, 7]
 

@@ -13,8 +13,8 @@ from plain_checkout import not_core, plain_copy
 
 from benchmarks.gpu.needed import ROOT
 from benchmarks.gpu.proof import LIMITS
-from gnnexp.testing.emulated import is_wanted
-from gnnexp.testing.emulated.library import CACHE_VARIABLE
+from emulated_gpu import is_wanted
+from emulated_gpu.library import CACHE_VARIABLE
 
 # `.ci/run` calls `make gpu-proof-rehearsal`, which takes as long.
 pytestmark = [
@@ -38,7 +38,7 @@ def test_every_stage_is_complete_and_goes_on_where_it_stopped(tmp_path: Path) ->
         command = [
             sys.executable,
             "-m",
-            "gnnexp.testing.emulated",
+            "emulated_gpu",
             "-m",
             "benchmarks.gpu.proof",
             "--quick",

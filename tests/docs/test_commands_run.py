@@ -66,11 +66,11 @@ ELSEWHERE: list[tuple[str, str, str]] = [
     ("gnnexp ui", "serves until it is stopped", "tests/test_ui.py"),
     ("make wheel-smoke", "installs into a new environment", "`.ci/run`"),
     ("python -m venv env", "what the wheel is installed into", "`make wheel-smoke`"),
-    ("python -m gnnexp.testing.emulated -m pytest", "the suite of the emulated GPU", "`make test-emulated-gpu`"),
-    ("python -m gnnexp.testing.emulated my_script.py", "a script of the reader's", "tests/testing/test_emulated.py"),
+    ("python -m emulated_gpu -m pytest", "the suite of the emulated GPU", "`make test-emulated-gpu`"),
+    ("python -m emulated_gpu my_script.py", "a script of the reader's", "tests/emulated_gpu/test_device.py"),
     ("python -m pytest examples/", "this suite", "testpaths of pyproject.toml"),
     ("python -m gnnexp.worker", "what every rank of the commands here runs", "them"),
-    ("python -m gnnexp.after_job", "the last line of a SLURM job", "tests/slurm"),
+    ("python -m gnnexp.cli.running.after_job", "the last line of a SLURM job", "tests/slurm"),
     ("gnnexp cancel RUN_DIR", "nobody works on a run that is over", "tests/slurm, tests/test_cli.py"),
     (
         "gnnexp run system=dgl hardware=slurm_gpu hardware.nodes=2 hardware.workers=4 hardware.launcher.partition=gpu "

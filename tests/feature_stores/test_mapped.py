@@ -14,6 +14,7 @@ import torch
 from exchanging import CPU, alone
 from store_cases import STATIC, graph_of, reads_of, shard_of
 
+from emulated_gpu import counting, is_wanted
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import read_environment
 from gnnexp.errors import ConfigError, RunError
@@ -25,7 +26,6 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.format import open_graph, save_graph
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.ops.backends import has_triton
-from gnnexp.testing.emulated import counting, is_wanted
 from gnnexp.testing.steps import MODELS, Curve, run_steps
 from gnnexp.testing.ways import config_in, placed
 from gnnexp.tiers import pinned

@@ -11,6 +11,8 @@ from exchanging import CPU, alone
 from experiments import setting_and_facts, setting_in
 from store_cases import graph_of, reads_of, shard_of
 
+from emulated_gpu import counting, is_wanted
+from emulated_gpu.ipc import PEERS_VARIABLE
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import read_environment
 from gnnexp.errors import ConfigError, RunError
@@ -20,8 +22,6 @@ from gnnexp.feature_stores.local import LocalOptions
 from gnnexp.feature_stores.sharded_cache import ShardedCacheOptions
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.ops.backends import has_triton
-from gnnexp.testing.emulated import counting, is_wanted
-from gnnexp.testing.emulated.ipc import PEERS_VARIABLE
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, Curve, run_steps
 from gnnexp.testing.ways import config_in, placed

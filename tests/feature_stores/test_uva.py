@@ -12,6 +12,7 @@ import torch
 from exchanging import CPU, alone
 from store_cases import STATIC, graph_of, reads_of, shard_of
 
+from emulated_gpu import counting, is_wanted
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import read_environment
 from gnnexp.errors import ConfigError
@@ -23,7 +24,6 @@ from gnnexp.feature_stores.local import LocalOptions
 from gnnexp.feature_stores.static_cache import StaticCache, StaticCacheOptions
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.ops.backends import has_triton
-from gnnexp.testing.emulated import counting, is_wanted
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, Curve, run_steps
 from gnnexp.testing.ways import config_in, placed

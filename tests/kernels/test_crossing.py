@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from emulated_gpu import counting, is_wanted
 from gnnexp.kernels import crossing
 from gnnexp.kernels.crossing import across, back, crossed
-from gnnexp.testing.emulated import counting, is_wanted
 
 ARRAYS = [
     torch.arange(5, dtype=torch.int32),

@@ -290,7 +290,7 @@ def test_a_job_is_put_back_when_slurm_answers_again(
 def test_a_run_that_cannot_be_put_back_says_why(
     commands: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gnnexp.after_job import main
+    from gnnexp.cli.running.after_job import main
 
     config = compose(["hardware=slurm_cpu", "hardware.workers=1", "hardware.detach=true", "tracker=none"]).config
     run_dir = make_run(tmp_path / "run", state="stopped")

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import torch
 
+from emulated_gpu import is_wanted
 from gnnexp.measure.phases import PHASES, PhaseTimes
 from gnnexp.measure.record import RankRecord, record_of, reduce_trace
 from gnnexp.measure.trace import covered, gpu_figures, shortened, tracing
 from gnnexp.record.records import summarize, warm, warm_median
-from gnnexp.testing.emulated import is_wanted
 
 
 def event(kind: str, name: str, start: float = 0.0, length: float = 1.0) -> dict[str, Any]:

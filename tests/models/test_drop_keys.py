@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from emulated_gpu import counting, is_wanted
 from gnnexp.graph.block import BatchKey, Block
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.kernels.counter import Purpose
@@ -17,7 +18,6 @@ from gnnexp.models.model import Model
 from gnnexp.models.sage import SAGEOptions
 from gnnexp.ops.backend import Backend, Drop
 from gnnexp.ops.backend_numba import NumbaBackend
-from gnnexp.testing.emulated import counting, is_wanted
 from gnnexp.testing.graphs import nasty_graph
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")]

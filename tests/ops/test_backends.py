@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from emulated_gpu import is_wanted
 from gnnexp.errors import ConfigError
 from gnnexp.ops import backends
 from gnnexp.ops.backends import chosen_kernel, kernel_problem, make_backend
-from gnnexp.testing.emulated import is_wanted
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from experiments import assembled
 from links_config import WAYS as LINK_WAYS
 from links_config import config_of, plain_links
 
+from emulated_gpu import counting, is_wanted
 from gnnexp.comm.environment import read_environment
 from gnnexp.graph.graph import Graph
-from gnnexp.testing.emulated import counting, is_wanted
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS
 from gnnexp.testing.ways import WAYS, config_in, placed

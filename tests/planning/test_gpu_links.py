@@ -7,6 +7,7 @@ from itertools import combinations
 import pytest
 import torch
 
+from emulated_gpu import is_wanted
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import read_environment
 from gnnexp.measure.phases import PhaseTimer
@@ -22,7 +23,6 @@ from gnnexp.planning.gpu_links import (
     pairs_of_ranks,
 )
 from gnnexp.planning.probes import QUICK, Bench
-from gnnexp.testing.emulated import is_wanted
 
 GPUS = "0, GPU-aa\n1, GPU-bb\n2, GPU-cc\n"
 MATRIX = "\n".join(

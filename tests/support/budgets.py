@@ -1,6 +1,6 @@
 """What one steady step of every way may cost on a GPU, and what crosses to it then.
 
-`python -m gnnexp.testing.emulated tests/support/budgets.py` measures all of them and writes them to `budgets.csv`.
+`python -m emulated_gpu tests/support/budgets.py` measures all of them and writes them to `budgets.csv`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from emulated_gpu.steady import Step, steady_step
 from gnnexp.paradigms.columns.trainer import ColumnTrainer
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.paradigms.vertices.edge_cut import EdgeCutTrainer
 from gnnexp.placement.chunks import Chunk
-from gnnexp.testing.emulated.steady import Step, steady_step
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.ranks import RankPools
 from gnnexp.testing.steps import MODELS
 from gnnexp.testing.ways import WAYS, config_in, placed
 
-FILE = Path(__file__).parents[1] / "testing" / "budgets.csv"
+FILE = Path(__file__).parents[1] / "emulated_gpu" / "budgets.csv"
 SIZES = (1, 2)
 # Names of figures, and what is counted for them.
 FIGURES = {

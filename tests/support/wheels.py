@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 # What a build reads. A copy is built: setuptools leaves `build/` and `*.egg-info` in the folder that it is given.
-_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "gnnexp", "conf", "sweeps")
+_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "gnnexp", "conf", "sweeps", "emulated_gpu")
 
 
 def build_wheel(repository: Path, folder: Path) -> Path:
@@ -46,9 +46,9 @@ def build_both(repository: Path, folder: Path) -> tuple[Path, Path]:
 
 
 def files_of(wheel: Path) -> dict[str, bytes]:
-    """What a wheel holds of the package, by name."""
+    """What a wheel holds, by name, without what it says of itself."""
     with zipfile.ZipFile(wheel) as archive:
-        return {name: archive.read(name) for name in archive.namelist() if name.startswith("gnnexp/")}
+        return {name: archive.read(name) for name in archive.namelist() if ".dist-info/" not in name}
 
 
 def _copied(repository: Path, source: Path) -> Path:

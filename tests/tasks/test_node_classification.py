@@ -9,11 +9,11 @@ import torch
 from experiments import experiment_in
 from torch.nn import functional as F
 
+from emulated_gpu import is_wanted
 from gnnexp.components.facts import GraphFacts
 from gnnexp.graph.graph import Graph
 from gnnexp.tasks.base import Examples
 from gnnexp.tasks.node_classification import NodeClassification
-from gnnexp.testing.emulated import is_wanted
 from gnnexp.testing.graphs import nasty_graph
 
 DEVICES = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gnnexp.testing.emulated import counting, is_wanted
+from emulated_gpu import counting, is_wanted
 from gnnexp.tiers.tier import DeviceTier
 
 CPU = torch.device("cpu")

@@ -1,6 +1,6 @@
 """Count the work of real steps at full size on the emulated device: about 5 minutes and 5 GB.
 
-    TRITON_INTERPRET=1 python -m gnnexp.testing.emulated -m benchmarks.gpu.estimate.count
+    TRITON_INTERPRET=1 python -m emulated_gpu -m benchmarks.gpu.estimate.count
 
 The graph is the generator's products-like graph of full size. Its features are zeros, since no count depends on them.
 Each step is that of `gnnexp run dataset=dcsbm dataset.shape=products_like sampler.device=cuda feature_store.tier=device
@@ -23,6 +23,7 @@ import torch
 
 from benchmarks.gpu.estimate.kernels import SampledByTriton, kernel_work, record_launches
 from benchmarks.gpu.estimate.work import Meter, Work
+from emulated_gpu import counting
 from gnnexp.comm.environment import read_environment
 from gnnexp.datasets.generated.dcsbm import Dcsbm
 from gnnexp.experiment.build import experiment_of
@@ -30,7 +31,6 @@ from gnnexp.graph.block import Batch
 from gnnexp.graph.graph import Graph
 from gnnexp.record.records import write_json
 from gnnexp.samplers import fused
-from gnnexp.testing.emulated import counting
 from gnnexp.testing.steps import optimizer, small_config
 from gnnexp.training.assemble import Artifacts, assemble
 from gnnexp.training.optimization import Optimization
@@ -178,7 +178,7 @@ def main() -> None:
     options = parser.parse_args()
     graph = products_like(options.scale)
     found: dict[str, Any] = {
-        "how": "python -m gnnexp.testing.emulated -m benchmarks.gpu.estimate.count, TRITON_INTERPRET=1; see count.py",
+        "how": "python -m emulated_gpu -m benchmarks.gpu.estimate.count, TRITON_INTERPRET=1; see count.py",
         "graph": {
             "num_nodes": graph.num_nodes,
             "num_edges": graph.num_edges,

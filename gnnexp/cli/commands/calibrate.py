@@ -18,7 +18,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from gnnexp.calibration import FIGURES, REQUEST
 from gnnexp.cli.console import made_table, make_console, marked
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.folders import check_new_file
@@ -32,6 +31,7 @@ from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.files.cache import cache_root
 from gnnexp.launchers.local import LocalLauncher
+from gnnexp.planning.calibration import FIGURES, REQUEST
 from gnnexp.planning.figures import UNITS, Figure, figures_of, profile_text, write_profile
 from gnnexp.planning.gpu_links import from_facts, lines_of
 from gnnexp.planning.probes import OVERRIDES, QUICK, Extent
@@ -40,7 +40,7 @@ from gnnexp.provenance.machine import hardware as this_machine
 from gnnexp.provenance.versions import code_version, library_versions
 from gnnexp.record.records import write_json
 
-_WORKER = "gnnexp.calibration"
+_WORKER = "gnnexp.planning.calibration"
 _VERSIONS = ("torch", "numpy", "numba")
 _BUSY = 0.5  # running processes, average over the minute before the first rank was started
 

@@ -15,6 +15,7 @@ from gnnexp.launchers.queue.slurm_jobs import GO_ON
 if TYPE_CHECKING:
     from gnnexp.launchers.slurm import SlurmLauncher
 
+_AFTER_JOB = "gnnexp.cli.running.after_job"  # above this room: named, not imported.
 # The number of this job in the words of scontrol; in an array, with the number of the task.
 _JOB_ID = "${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}"
 # Seconds before each request to put the job back: an outage of the controller may be over by then.
@@ -148,9 +149,10 @@ def _port(launcher: SlurmLauncher) -> Sequence[str]:
 def _after(launcher: SlurmLauncher, token: str) -> Sequence[str]:
     """Find out how the ranks ended, and put the job back into the queue if the run goes on.
 
-    There is no scontrol in a container. The shell calls it if `gnnexp.after_job` says so.
+    There is no scontrol in a container. The shell calls it if the program says so.
     """
-    program = f'{python_of(launcher)} -m gnnexp.after_job "$gnnexp_run" $gnnexp_code {launcher.max_requeues} {token}'
+    words = f'"$gnnexp_run" $gnnexp_code {launcher.max_requeues} {token}'
+    program = f"{python_of(launcher)} -m {_AFTER_JOB} {words}"
     if launcher.container is None:
         return [program]
     if launcher.container == "pyxis":

@@ -18,7 +18,7 @@ from gnnexp.record.attempts import BUSY
 from gnnexp.record.records import write_json
 
 SUBMISSION_FILE = "slurm.json"
-# With this exit code, `gnnexp.after_job` asks the job script to put the job back into the queue.
+# With this exit code, `cli.running.after_job` asks the job script to put the job back into the queue.
 GO_ON = 85
 # How long a job's script tries to requeue its job: an outage of the controller may be over by then.
 _REQUEUE_S = 300.0

@@ -76,7 +76,7 @@ class HopKernels(Protocol):
 def kernels_for(device: torch.device, kernel: str = "triton") -> HopKernels:
     """The steps of a hop: in Triton if the layers of the run use Triton (`kernel`), else in plain torch.
 
-    An emulated GPU (`testing.emulated`) runs kernels of Triton only if Triton interprets them.
+    An emulated GPU (`emulated_gpu`) runs kernels of Triton only if Triton interprets them.
     """
     can_run = device.type == "cuda" and (has_nvidia_gpu_build() or is_interpreted())
     if kernel == "triton" and can_run and has_triton():

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from emulated_gpu import counting, is_wanted
 from gnnexp.ops.backend import Drop
 from gnnexp.ops.backend_numba import NumbaBackend
 from gnnexp.ops.backends import has_nvidia_gpu_build, has_triton, is_interpreted, make_backend
 from gnnexp.testing.blocks import make_block
-from gnnexp.testing.emulated import counting, is_wanted
 from gnnexp.testing.on_gpu import ALL_MODELS, Case
 from gnnexp.testing.steps import run_steps, worst_gradient_error
 from gnnexp.testing.ways import placed

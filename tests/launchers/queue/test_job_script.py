@@ -149,7 +149,7 @@ def test_a_job_runs_in_a_container(cluster: Path, capsys: pytest.CaptureFixture[
     assert code == 0, capsys.readouterr().err + (cluster / "jobs/4711/log").read_text()
     calls = asked(cluster).splitlines()
     assert len(calls) == 2 and all("gnnexp.image" in call and "/scratch" in call for call in calls)
-    assert "submitit.core._submit" in calls[0] and "gnnexp.after_job" in calls[1], "both are inside"
+    assert "submitit.core._submit" in calls[0] and "gnnexp.cli.running.after_job" in calls[1], "both are inside"
 
 
 def test_outside_of_a_container_there_is_no_python(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from reference_sampling import graph_of
 from together import together
 
+from emulated_gpu import is_wanted
 from gnnexp.errors import ConfigError, RunError
 from gnnexp.experiment.build import experiment_of, read
 from gnnexp.graph.block import BatchKey
@@ -26,7 +27,6 @@ from gnnexp.samplers.device.hops import DeviceHops
 from gnnexp.samplers.device.vertices import NOWHERE
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.samplers.fused import FusedOptions, FusedSampler
-from gnnexp.testing.emulated import is_wanted
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, small_config
 
@@ -206,7 +206,7 @@ def test_the_memory_of_the_gpu_decides_where_batches_are_made(monkeypatch: pytes
 @pytest.mark.skipif(not is_wanted(), reason="make test-emulated-gpu runs these")
 @pytest.mark.parametrize(("fanouts", "waits"), [([4, 3, 2], 1), ([4, -1, 2], 2), ([-1, -1], 3)])
 def test_the_host_waits_once_and_once_more_for_every_hop_that_takes_all(fanouts: list[int], waits: int) -> None:
-    from gnnexp.testing.emulated import counting
+    from emulated_gpu import counting
 
     graph = graph_of([3, 0, 40, 7, 1, 12, 0, 5], 8, seed=1)
     for needs in (BlockNeeds(), replace(LOOPED, edge_ids=True)):

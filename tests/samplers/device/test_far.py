@@ -12,6 +12,7 @@ from device_blocks import check, check_remote, check_split, random_case
 from exchanging import alone
 from together import together
 
+from emulated_gpu import counting, is_wanted
 from gnnexp.errors import ConfigError, RunError
 from gnnexp.experiment.build import experiment_of, read
 from gnnexp.graph.block import BatchKey
@@ -22,7 +23,6 @@ from gnnexp.samplers import fused
 from gnnexp.samplers.device.expansion import DeviceExpansion
 from gnnexp.samplers.device.hops import DeviceHops
 from gnnexp.samplers.fused import FusedOptions, FusedSampler
-from gnnexp.testing.emulated import counting, is_wanted
 from gnnexp.testing.exactness import parts
 from gnnexp.testing.graphs import nasty_graph, typed_graph
 from gnnexp.testing.steps import MODELS, small_config

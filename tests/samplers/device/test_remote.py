@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from together import together
 
+from emulated_gpu import is_wanted
 from gnnexp.errors import RunError
 from gnnexp.graph.block import BatchKey
 from gnnexp.samplers.device.hops import DeviceHops
 from gnnexp.samplers.device.remote import DeviceRemoteExpansion
 from gnnexp.samplers.fused import FusedOptions
 from gnnexp.samplers.remote import RemoteExpansion
-from gnnexp.testing.emulated import is_wanted
 
 CPU = torch.device("cpu")
 
@@ -79,7 +79,7 @@ def test_a_first_batch_that_differs_from_the_hosts_ends_the_run() -> None:
 def test_the_host_waits_once_and_once_more_for_every_exchange(
     size: int, fanouts: list[int], *, foreign_seeds: bool, micro: bool, waits: int
 ) -> None:
-    from gnnexp.testing.emulated import counting
+    from emulated_gpu import counting
 
     shared = nasty_case(size, fanouts, "partitioned")
 

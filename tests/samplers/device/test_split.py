@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from together import together
 
+from emulated_gpu import is_wanted
 from gnnexp.errors import RunError
 from gnnexp.graph.block import BatchKey
 from gnnexp.samplers.device.hops import DeviceHops
@@ -19,7 +20,6 @@ from gnnexp.samplers.device.split import DeviceSplitter
 from gnnexp.samplers.device.vertices import NOWHERE
 from gnnexp.samplers.fused import FusedOptions
 from gnnexp.samplers.split import Splitter
-from gnnexp.testing.emulated import is_wanted
 
 CPU, KEY = torch.device("cpu"), BatchKey(7, 0, 0)
 
@@ -79,7 +79,7 @@ def test_a_batch_clears_its_entries_of_the_table() -> None:
 @pytest.mark.skipif(not is_wanted(), reason="make test-emulated-gpu runs these")
 @pytest.mark.parametrize(("size", "fanouts", "waits"), [(1, [3, 2], 1), (3, [3, 2], 3), (2, [-1, 3], 4)])
 def test_the_host_waits_once_and_once_more_for_every_exchange(size: int, fanouts: list[int], waits: int) -> None:
-    from gnnexp.testing.emulated import counting
+    from emulated_gpu import counting
 
     shared = nasty_case(size, fanouts)
 

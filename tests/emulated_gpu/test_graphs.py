@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gnnexp.testing.emulated import counting, is_wanted
+from emulated_gpu import counting, is_wanted
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not is_wanted(), reason="make test-emulated-gpu runs these")]
 GPU = torch.device("cuda")

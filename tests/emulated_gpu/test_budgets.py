@@ -12,7 +12,7 @@ import pytest
 import torch
 from budgets import FIGURES, FILE, SIZES, Measured, kept, measured, most, read_budgets
 
-from gnnexp.testing.emulated import is_wanted
+from emulated_gpu import is_wanted
 from gnnexp.testing.ranks import RankError
 from gnnexp.testing.ways import WAYS
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 import sysconfig
 import threading
@@ -12,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+
+import gnnexp
 
 NAMES = (
     "launches",
@@ -26,8 +29,8 @@ NAMES = (
     "host_read_bytes",
     "peer_read_bytes",
 )
-_GNNEXP = str(Path(__file__).parents[2])
-_TESTING = str(Path(__file__).parents[1])
+_GNNEXP = Path(gnnexp.__file__).parent
+_NOT_NAMED = (f"{_GNNEXP / 'testing'}{os.sep}", f"{Path(__file__).parent}{os.sep}")
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
@@ -75,10 +78,10 @@ def _place() -> str:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if file.startswith(_GNNEXP):
-            if not file.startswith(_TESTING):
+        if file.startswith(f"{_GNNEXP}{os.sep}"):
+            if not file.startswith(_NOT_NAMED):
                 return f"{Path(file).relative_to(_GNNEXP)}:{frame.f_lineno}"
-        elif Path(file).is_absolute() and not file.startswith(_LIBRARIES):
+        elif Path(file).is_absolute() and not file.startswith((*_LIBRARIES, *_NOT_NAMED)):
             return f"{Path(file).name}:{frame.f_lineno}"
         frame = frame.f_back
     return "autograd"

@@ -1,4 +1,6 @@
-"""The last command of a SLURM job script: `python -m gnnexp.after_job RUN_DIR CODE MAX_REQUEUES TOKEN [HOW]`.
+"""The last command of a SLURM job script, after its tasks.
+
+    python -m gnnexp.cli.running.after_job RUN_DIR CODE MAX_REQUEUES TOKEN [HOW]
 
 In a container there is no scontrol. Then HOW is `outside`: the exit code `GO_ON` asks the script to put the job back.
 If SLURM refuses that, the script calls this command again, and HOW is `refused`.

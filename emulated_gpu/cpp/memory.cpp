@@ -1,5 +1,5 @@
 // What is not the CPU's kernel: memory, views of it, and copies between the host and the device.
-#include "graphs/graph.h"
+#include "graph.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.autograd import Function
 
-from gnnexp.testing.emulated import counting, is_wanted
+from emulated_gpu import counting, is_wanted
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not is_wanted(), reason="make test-emulated-gpu runs these")]
 GPU = torch.device("cuda")
@@ -169,7 +169,7 @@ def test_a_process_may_end_before_its_copies_are_known_to_be_over(tmp_path) -> N
         "for _ in range(3): there.copy_(torch.ones(2, 3).pin_memory(), non_blocking=True)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-m", "gnnexp.testing.emulated", str(script)], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "emulated_gpu", str(script)], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -3,7 +3,7 @@
 // A replay runs the same kernels on the same memory, and writes results to the memory of the captured results. So what
 // the host computed during the capture (a number, an address, a size) is the same in every replay, as on a real GPU.
 #pragma once
-#include "../device.h"
+#include "device.h"
 
 #include <ATen/core/Tensor.h>
 

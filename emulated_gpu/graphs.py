@@ -1,4 +1,4 @@
-"""CUDA graphs of the emulated device: the functions of `torch.cuda` that capture and replay (`graph.cpp`)."""
+"""CUDA graphs of the emulated device: the functions of `torch.cuda` that capture and replay (`cpp/graph.cpp`)."""
 
 from __future__ import annotations
 

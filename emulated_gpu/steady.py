@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 
+from emulated_gpu import counting
 from gnnexp.comm.environment import read_environment
 from gnnexp.experiment.build import experiment_of
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.paradigms.trainer import Trainer
-from gnnexp.testing.emulated import counting
 from gnnexp.training.assemble import Artifacts, assemble
 from gnnexp.training.optimization import Optimization
 

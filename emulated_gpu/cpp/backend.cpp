@@ -1,6 +1,6 @@
 // `torch.distributed`'s NCCL for the emulated GPUs: what NCCL refuses is refused, operations are on streams, and the
 // host does not wait for them. Gloo moves the bytes when an operation is launched. A Python module, see __init__.py.
-#include "../graphs/graph.h"
+#include "graph.h"
 #include "order.h"
 
 #include <ATen/ops/from_blob.h>
@@ -78,7 +78,7 @@ class Nccl final : public c10d::Backend {
        intrusive_ptr<c10d::Backend> gloo)
       : Backend(rank, size), store_(store->clone()), options_(std::move(options)), gloo_(std::move(gloo)) {}
 
-  const std::string getBackendName() const override { return "nccl, emulated over gloo (gnnexp.testing.emulated)"; }
+  const std::string getBackendName() const override { return "nccl, emulated over gloo (emulated_gpu)"; }
   intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
   bool supportsCoalescing() const override { return true; }
   void setTimeout(std::chrono::milliseconds timeout) override { options_->timeout = timeout; gloo_->setTimeout(timeout); }

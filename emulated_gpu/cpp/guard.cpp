@@ -1,5 +1,5 @@
 // What torch asks a CUDA build for: the device guard, and hooks. A CPU build has neither; see device.h.
-#include "graphs/graph.h"
+#include "graph.h"
 
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>

@@ -1,5 +1,5 @@
 // Every kernel of the emulated device: the CPU's, on the same bytes, after the checks that a real GPU makes.
-#include "graphs/graph.h"
+#include "graph.h"
 
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>

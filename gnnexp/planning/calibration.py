@@ -1,6 +1,7 @@
-"""The program of every rank of `gnnexp calibrate`: `python -m gnnexp.calibration FOLDER`; launchers start the ranks.
+"""The program of every rank of `gnnexp calibrate`: `python -m gnnexp.planning.calibration FOLDER`.
 
-It reads `FOLDER/calibration.json`. Rank 0 writes `FOLDER/figures.json`: for each figure the repetitions of every rank.
+A launcher starts it. It reads `FOLDER/calibration.json`. Rank 0 writes `FOLDER/figures.json`: for each figure the
+repetitions of every rank.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnexp.comm.environment import Environment
-from gnnexp.training.rank import as_rank
-from gnnexp.worker import preload
+from gnnexp.training.rank import as_rank, preload
 
 if TYPE_CHECKING:  # torch is slow to import; it is imported after this process is tied to its launcher
     from gnnexp.comm.communicator import Meeting

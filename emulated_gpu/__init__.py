@@ -1,6 +1,6 @@
 """An emulated CUDA device on a CPU build of torch: it tests the code for GPUs on machines without a GPU.
 
-`python -m gnnexp.testing.emulated -m pytest -m gpu` runs a program on the device. Tensors are on `cuda:0`, their bytes
+`python -m emulated_gpu -m pytest -m gpu` runs a program on the device. Tensors are on `cuda:0`, their bytes
 are in host memory, and all kernels are CPU kernels. The device refuses what a GPU refuses: an operation with tensors of
 two devices, `.numpy()` of a device tensor, pinning of a device tensor. Backward passes run on autograd's device
 threads, and each thread starts on device 0. Streams, events and copies have only the order that a GPU guarantees:
@@ -11,7 +11,8 @@ threads, and each thread starts on device 0. Streams, events and copies have onl
 - host memory holds NaN until its copy from the device is known to be complete.
 
 `counting` counts launches, waits of the host, copies and bytes, by line of gnnexp. If each rank has its own GPU, ranks
-exchange through an emulated NCCL (`nccl`). Work can be captured and replayed (`graphs`).
+exchange through an emulated NCCL (`nccl`). Work can be captured and replayed (`graphs`). Workers of pytest and ranks
+have the device, too: they import `children`. gnnexp itself imports nothing of this package.
 
 The device shows nothing about speed, the memory of a GPU, or the order in which a GPU adds.
 """
@@ -23,20 +24,23 @@ import importlib.util
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import forkserver
+from pathlib import Path
 
-from gnnexp.testing.emulated.counts import Counts
-from gnnexp.testing.emulated.counts import counting as _counting
-from gnnexp.testing.emulated.cuda import install as _install
-from gnnexp.testing.emulated.ipc import install as _install_ipc
-from gnnexp.testing.emulated.library import load, load_nccl
-from gnnexp.testing.emulated.nccl import install as _install_nccl
+from emulated_gpu.counts import Counts
+from emulated_gpu.counts import counting as _counting
+from emulated_gpu.cuda import install as _install
+from emulated_gpu.ipc import install as _install_ipc
+from emulated_gpu.library import load, load_nccl
+from emulated_gpu.nccl import install as _install_nccl
 
 VARIABLE = "GNNEXP_EMULATED_CUDA"  # path of the library, number of the process that loaded it last
 THREADS_VARIABLE = "GNNEXP_EMULATED_THREADS"  # `off`: backward passes run on the calling thread
+_CHILDREN = "emulated_gpu.children"
 
 
 def install() -> None:
-    """Install the emulated device in this process, before torch is imported. Children check `is_wanted`."""
+    """Install the emulated device in this process, before torch is imported, and in the workers and ranks it starts."""
     if os.environ.get(VARIABLE, "").endswith(f":{os.getpid()}"):
         return
     library = load()
@@ -45,14 +49,27 @@ def install() -> None:
     _install_ipc(library)
     _add_counting(library)
     _install_nccl(load_nccl())
+    _reach_children()
     if os.environ.get("TRITON_INTERPRET") == "1" and importlib.util.find_spec("triton") is not None:
-        from gnnexp.testing.emulated.triton import install as install_triton
+        from emulated_gpu.triton import install as install_triton
 
         install_triton(library)
     if os.environ.get(THREADS_VARIABLE) == "off":
         import torch
 
         torch.autograd.set_multithreading_enabled(False)
+
+
+def _reach_children() -> None:
+    """Make workers of pytest and fork servers import `children`, from wherever they start."""
+    for variable, separator, word in (
+        ("PYTHONPATH", os.pathsep, str(Path(__file__).parents[1])),
+        ("PYTEST_PLUGINS", ",", _CHILDREN),
+    ):
+        words = [known for known in os.environ.get(variable, "").split(separator) if known]
+        os.environ[variable] = separator.join(dict.fromkeys([*words, word]))
+    preload = forkserver.set_forkserver_preload
+    forkserver.set_forkserver_preload = lambda modules_names: preload([_CHILDREN, *modules_names])
 
 
 def _add_counting(library: ctypes.CDLL) -> None:

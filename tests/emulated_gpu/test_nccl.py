@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from gnnexp.testing.emulated import counting, is_wanted
+from emulated_gpu import counting, is_wanted
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not is_wanted(), reason="make test-emulated-gpu runs these")]
 SIZE = 2

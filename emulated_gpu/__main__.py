@@ -1,18 +1,18 @@
-"""`python -m gnnexp.testing.emulated -m MODULE …` or `… SCRIPT …`: run a program on the emulated CUDA device."""
+"""`python -m emulated_gpu -m MODULE …` or `… SCRIPT …`: run a program on the emulated CUDA device."""
 
 from __future__ import annotations
 
 import runpy
 import sys
 
-from gnnexp.testing.emulated import install
+from emulated_gpu import install
 
 
 def main() -> None:
     """Install the device, then run the program."""
     words = sys.argv[1:]
     if not words or (words[0] == "-m" and len(words) < 2):
-        sys.exit("usage: python -m gnnexp.testing.emulated (-m MODULE | SCRIPT) ARGUMENTS")
+        sys.exit("usage: python -m emulated_gpu (-m MODULE | SCRIPT) ARGUMENTS")
     install()
     if words[0] == "-m":
         sys.argv = words[1:]

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnnexp.testing.emulated.counts import NAMES
+from emulated_gpu.counts import NAMES
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from gnnexp.testing.emulated.graphs import ExternalEvent, graph_functions
-from gnnexp.testing.emulated.ipc import can_access
+from emulated_gpu.graphs import ExternalEvent, graph_functions
+from emulated_gpu.ipc import can_access
 
 TOTAL_BYTES = 80 << 30
 _FROM_FILE = 2 | 8  # cudaHostRegisterMapped and cudaHostRegisterReadOnly
@@ -23,7 +23,7 @@ _ERRORS = {
     713: "pointer does not correspond to a registered memory region",
     801: "operation not supported",
 }
-NAME = "emulated CUDA device (gnnexp.testing.emulated)"
+NAME = "emulated CUDA device (emulated_gpu)"
 
 
 def install(library: ctypes.CDLL) -> None:

@@ -163,7 +163,7 @@ void join_capture(c10::Stream stream) {
 
 }  // namespace emulated
 
-// --- for gnnexp.testing.emulated, by ctypes: each returns 0, or 1 and the error --------------------------------------
+// --- for Python, by ctypes: each returns 0, or 1 and the error ---------------------------------------------------------
 extern "C" {
 void* emulated_graph_new() { return new emulated::Graph; }
 void emulated_graph_delete(void* graph) {

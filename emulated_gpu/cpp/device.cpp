@@ -1,5 +1,5 @@
 // See device.h.
-#include "graphs/graph.h"
+#include "graph.h"
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -339,7 +339,7 @@ void count(Count what, int64_t amount, const char* kernel) {
 
 }  // namespace emulated
 
-// --- for gnnexp.testing.emulated, by ctypes ---------------------------------------------------------------------------
+// --- for Python, by ctypes ---------------------------------------------------------------------------------------------
 extern "C" {
 int emulated_num_devices() { return emulated::num_devices(); }
 int64_t emulated_count(int what) { return emulated::counts[what].load(); }

@@ -1,4 +1,4 @@
-"""Compiles and loads the emulated device and its NCCL: C++ in this folder, compiled once per torch and source."""
+"""Compiles and loads the emulated device and its NCCL: C++ in the folder `cpp`, compiled once per torch and source."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 
-_HERE = Path(__file__).parent
-_DEVICE = ("device.cpp", "graphs/graph.cpp", "guard.cpp", "ipc.cpp", "kernels.cpp", "memory.cpp")
-_NCCL = ("nccl/backend.cpp", "nccl/order.cpp")
+_SOURCES = Path(__file__).parent / "cpp"
+_DEVICE = ("device.cpp", "graph.cpp", "guard.cpp", "ipc.cpp", "kernels.cpp", "memory.cpp")
+_NCCL = ("backend.cpp", "order.cpp")
 _LIBRARIES = ("-lc10", "-ltorch_cpu")
 _FLAGS = ("-std=c++20", "-O1", "-fPIC")
 CACHE_VARIABLE = "GNNEXP_EMULATED_CACHE"
@@ -62,7 +62,7 @@ def load_nccl() -> ModuleType:
 def _built(torch: Path, sources: Sequence[str], libraries: Sequence[str]) -> Path:
     """A shared library that an earlier process compiled, or that is compiled now."""
     key = hashlib.sha256(importlib.metadata.version("torch").encode() + sys.version.encode())
-    for file in (*sorted(_HERE.rglob("*.h")), *(_HERE / source for source in sources)):
+    for file in (*sorted(_SOURCES.glob("*.h")), *(_SOURCES / source for source in sources)):
         key.update(file.read_bytes())
     cache = Path(os.environ.get(CACHE_VARIABLE, ".gnnexp/emulated"))
     built = cache / f"{key.hexdigest()[:16]}.so"
@@ -82,7 +82,7 @@ def _compile(torch: Path, sources: Sequence[str], libraries: Sequence[str], targ
 
     def compiled(source: str) -> str:
         made = target.parent / f"{Path(source).stem}.o"
-        _run("g++", *_FLAGS, *headers, "-c", str(_HERE / source), "-o", str(made))
+        _run("g++", *_FLAGS, *headers, "-c", str(_SOURCES / source), "-o", str(made))
         return str(made)
 
     with ThreadPoolExecutor() as pool:
