@@ -152,7 +152,7 @@ def test_cfg_prints_the_resolved_configuration(capsys: pytest.CaptureFixture[str
         ),
         (["run", "model.kernel=cuda"], ["model.kernel='cuda'", "1 config"]),
         (["run", "model=gat", "model.heads=0"], ["model.heads=0", "1 config"]),
-        (["run", "model=sage_pool", "system=dgl_reference"], ["SAGEPoolOptions has no counterpart"]),
+        (["run", "model=sage_pool", "system=dgl_reference"], ["model=sage_pool has no counterpart"]),
         (["run", "task.metric=roc_auc"], ["task.metric='roc_auc'"]),
         (["run", "sampler.fanouts=5", "hardware.links=9"], ["sampler.fanouts=5", "{h2d:…,d2d:…,network:…"]),
         (["run", "task.metric=micro_f1"], ["task.metric='micro_f1'", "task.metric=acc"]),

@@ -50,7 +50,7 @@ def workplace(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> P
         ),
         (
             "system=neutrontp paradigm.attention=frozen",
-            ["paradigm.attention='frozen'", "GCNOptions has no attention", "fix: choose model=gat"],
+            ["paradigm.attention='frozen'", "model=gcn has no attention", "fix: choose model=gat"],
         ),
         (
             "system=neutrontp model=sage_pool sampler=fused sampler.fanouts=[5,5] train.batch_size=9",

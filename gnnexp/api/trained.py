@@ -47,6 +47,7 @@ from gnnexp.provenance.code import code_of_config, package_digest
 from gnnexp.record.attempts import codes_of, read_attempts
 from gnnexp.record.changes import changed_data
 from gnnexp.record.owner import check_own
+from gnnexp.tasks.vertices import VertexTask
 from gnnexp.training.checkpoint import Checkpoint
 
 log = logging.getLogger(__name__)
@@ -86,7 +87,9 @@ class TrainedModel(nn.Module):
         Raises:
             DataError: the model cannot be applied to the graph.
         """
-        return torch.cat([self.task.values(chunk) for chunk in self.outputs(graph)])
+        task = self.task
+        chunks = self.outputs(graph)
+        return torch.cat([task.values(chunk) if isinstance(task, VertexTask) else chunk for chunk in chunks])
 
     def outputs(self, graph: Graph | None = None) -> Iterator[Tensor]:
         """Chunks `[n, C]` of logits, in the order of the vertices: all of them need not fit in memory.
@@ -104,7 +107,7 @@ class TrainedModel(nn.Module):
         Raises:
             DataError: the model has one layer, so none is hidden; or it cannot be applied to the graph.
         """
-        if self.task.pairs:
+        if self.task.options.pairs:
             yield from self.outputs(graph)
             return
         if self._parts.base.num_layers == 1:

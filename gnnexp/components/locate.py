@@ -15,6 +15,7 @@ from typing import Any
 from gnnexp.components.packages import known, missing_package
 from gnnexp.components.signature import nearest, returned_class
 from gnnexp.errors import Problem
+from gnnexp.provenance.names import name_of
 from gnnexp.provenance.older import name_today
 
 Component = type[Any] | FunctionType
@@ -95,6 +96,11 @@ def missing_module(key: str, value: object, error: ModuleNotFoundError) -> Probl
     if known(package):
         return missing_package(key, value, package)
     return Problem(key, value, f"module {error.name} does not exist", "correct the name, or put it on PYTHONPATH")
+
+
+def choice_of(component: object) -> str:
+    """A component as a user chooses it, for sentences: `model=gat`; the dotted name of a class that `conf/` lacks."""
+    return name_of(target_of(component)).replace("/", "=")
 
 
 def target_of(component: object) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-
 from gnnexp.components.optimizer import OptimizerChoice
 from gnnexp.components.schema import HardwareConfig, TrainConfig
 from gnnexp.errors import Refusal
@@ -53,5 +51,4 @@ class Setting:
     @property
     def itemsize(self) -> int:
         """Bytes of a value of the run's dtype."""
-        dtype: torch.dtype = getattr(torch, self.train.dtype)
-        return dtype.itemsize
+        return {"float32": 4, "float64": 8}[self.train.dtype]

@@ -19,8 +19,8 @@ from gnnexp.components.schema import PREFLIGHT, HardwareConfig, Links, TrainConf
 from gnnexp.components.signature import TARGET, nearest, parameters_of, parameters_of_dataclass, unknown
 from gnnexp.errors import ConfigError, DataError, Problem, ProblemsError, unique
 from gnnexp.experiment.check import check_choices, check_fanouts, check_ranges
-from gnnexp.experiment.experiment import Choice, Experiment
-from gnnexp.experiment.kinds import COMPONENTS, LAUNCHER, STAND_INS, kind_of
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.kinds import COMPONENTS, LAUNCHER, kind_of
 from gnnexp.experiment.optimization import (
     DEFAULT,
     LATER,
@@ -35,7 +35,7 @@ from gnnexp.experiment.resolved import Resolved
 from gnnexp.experiment.shape import check_fields, check_node, is_node, kinds_of, options_in
 from gnnexp.measure.marks import MEASURES
 from gnnexp.provenance.code import remember_own
-from gnnexp.provenance.older import as_today, name_today
+from gnnexp.provenance.older import as_today
 
 if TYPE_CHECKING:
     from gnnexp.datasets.base import Dataset
@@ -61,7 +61,8 @@ class Reading:
     Attributes:
         problems: all problems of the configuration.
         wrong: groups that have a problem, or whose meaning is unclear.
-        experiment: the experiment, with defaults in place of wrong values; None if a group has no component at all.
+        experiment: the experiment, with defaults in place of wrong values of `hardware` and `train`; None if some
+            component cannot be made.
         dataset, launcher, tracker: these components; None if they have a problem.
         hardware: the hardware, with defaults in place of wrong values.
     """
@@ -121,16 +122,12 @@ def read(config: Mapping[str, Any], *, known: Iterable[Problem] = (), unsure: Co
         },
     )
     problems += refused
-    experiment = None
-    not_meant = keys | {problem.key for problem in refused}
-    filled = {
-        group: made[group] if group in made else _leniently(group, node, not_meant)
-        for group, node in _nodes_of(config).items()
-    }
-    if all(one is not None for one in filled.values()):
-        experiment = _composed(config, filled, keys)
-        in_doubt = {_group_of(key) for key in keys} | set(unsure)
-        problems += _conflicts(experiment, made, bad, judged=in_doubt <= _ALONE)
+    if {"sampler", "model"} <= set(made) and not {"train", "system"} & bad:
+        problems += check_fanouts(made["sampler"], made["model"])
+    experiment = _composed(config, made, keys) if len(made) == len(_nodes_of(config)) else None
+    if experiment is not None and {_group_of(key) for key in keys} | set(unsure) <= _ALONE:
+        # A mistyped key in a bad group may be the one that would have avoided the conflict.
+        problems += [problem for problem in check_choices(experiment) if _group_of(problem.key) not in bad]
     wrong = bad | {_group_of(problem.key) for problem in problems}
     return Reading(
         tuple(unique(problems)),
@@ -225,31 +222,8 @@ def _made(config: Mapping[str, Any], bad: Collection[str]) -> tuple[dict[str, An
     return made, problems
 
 
-def _leniently(group: str, node: object, wrong: Collection[str]) -> object:
-    """A component with only its right options, so that other components can be checked. None if it cannot be made."""
-    keys = node if isinstance(node, Mapping) else {}
-    right = {
-        key: value
-        for key, value in keys.items()
-        if f"{group}.{key}" not in wrong and not any(one.startswith(f"{group}.{key}.") for one in wrong)
-    }
-    if name_today(str(keys.get(TARGET))).startswith("gnnexp."):  # user code may do anything if options are missing
-        with suppress(ProblemsError):
-            return build(right, kind_of(group), group)
-    return build({TARGET: STAND_INS[group]}, kind_of(group)) if group in STAND_INS else None
-
-
 def _composed(config: Mapping[str, Any], made: Mapping[str, Any], wrong: Collection[str]) -> Experiment:
-    """An experiment of the components `made`, by group. `wrong` keys get defaults."""
-
-    def choice(group: str) -> Choice[Any]:
-        node = config[group]
-
-        def make(**changes: object) -> Any:  # noqa: ANN401  of the group's kind
-            return build({**node, **{key: value for key, value in changes.items() if key in node}}, kind_of(group))
-
-        return Choice(name_today(str(node[TARGET])), made[group], Resolved(node), make)
-
+    """An experiment of the components `made`, by group. `wrong` keys of `hardware` and `train` get defaults."""
     hardware = hardware_of(config, wrong=wrong)
     train = _global(train_of(config, wrong=wrong), hardware, _scale(config, wrong))
     bad = {_group_of(key) for key in wrong}
@@ -261,7 +235,7 @@ def _composed(config: Mapping[str, Any], made: Mapping[str, Any], wrong: Collect
         sampler=made["sampler"],
         feature_store=made["feature_store"],
         model=made["model"],
-        task=choice("task"),
+        task=made["task"],
         paradigm=made["paradigm"],
         optimizer=optimizer,
         schedule=schedule,
@@ -277,24 +251,6 @@ def _composed(config: Mapping[str, Any], made: Mapping[str, Any], wrong: Collect
         measure=config.get("measure", "exact"),
         trace=None if "trace" in bad else config.get("trace"),
     )
-
-
-def _conflicts(experiment: Experiment, sound: Collection[str], bad: Collection[str], *, judged: bool) -> list[Problem]:
-    """Conflicts between choices that are each right.
-
-    Args:
-        experiment: the experiment, with replacements for wrong values.
-        sound: groups whose components are as configured.
-        bad: groups in which a key or a type is wrong.
-        judged: whether components can check the other choices.
-    """
-    problems: list[Problem] = []
-    if {"sampler", "model"} <= set(sound) and not {"train", "system"} & set(bad):
-        problems += check_fanouts(experiment)
-    if judged:
-        # A mistyped key in a bad group may be the one that would have avoided the conflict.
-        problems += [problem for problem in check_choices(experiment, sound) if _group_of(problem.key) not in bad]
-    return problems
 
 
 def _shape_problems(config: Mapping[str, Any], unsure: Collection[str]) -> list[Problem]:

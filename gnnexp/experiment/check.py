@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gnnexp.components.locate import target_of
 from gnnexp.components.schema import MOST_COUNTED, WARM_UP_STEPS, HardwareConfig, TrainConfig
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.kinds import LAUNCHER
 from gnnexp.experiment.optimization import schedule_length
 from gnnexp.measure.merit import lower_is_better
 
 if TYPE_CHECKING:  # they import torch and numba, which reports and the composition do not need
     from gnnexp.components.facts import GraphFacts
     from gnnexp.graph.graph import Graph
+    from gnnexp.models.model import ModelOptions
+    from gnnexp.samplers.base import SamplerOptions
 
 # A fix with more fanouts than this would not be readable.
 _MOST_SHOWN = 20
@@ -160,9 +161,9 @@ def check_ranges(train: TrainConfig, hardware: HardwareConfig) -> list[Problem]:
     ]
 
 
-def check_fanouts(experiment: Experiment) -> list[Problem]:
+def check_fanouts(sampler: SamplerOptions, model: ModelOptions) -> list[Problem]:
     """A sampler with fanouts must have one fanout per layer."""
-    fanouts, layers = experiment.sampler.fanouts, experiment.model.layers
+    fanouts, layers = sampler.fanouts, model.layers
     if fanouts is None or layers < 1 or len(fanouts) == layers:
         return []
     given, fix = list(fanouts), f"model.layers={max(1, len(fanouts))}"
@@ -172,19 +173,16 @@ def check_fanouts(experiment: Experiment) -> list[Problem]:
     return [Problem("sampler.fanouts", given, f"needs one fanout per layer: model.layers={layers}", fix)]
 
 
-def check_choices(experiment: Experiment, groups: Collection[str]) -> list[Problem]:
-    """Conflicts with other choices that the components of `groups` report."""
-    judges: dict[str, Callable[[], list[Problem]]] = {
-        "model": lambda: experiment.model.check(experiment.setting),
-        "sampler": lambda: experiment.sampler.check(experiment.setting),
-        "feature_store": lambda: experiment.feature_store.check(experiment.setting),
-        "paradigm": lambda: experiment.paradigm.check(experiment),
-        "partitioner": lambda: experiment.partitioner.check(experiment),
-        LAUNCHER: lambda: experiment.launcher.check(experiment),
-    }
-    found = [problem for group, check in judges.items() if group in groups for problem in check()]
+def check_choices(experiment: Experiment) -> list[Problem]:
+    """Conflicts between choices that are each right."""
+    setting = experiment.setting
     return [
-        *found,
+        *experiment.model.check(setting),
+        *experiment.sampler.check(setting),
+        *experiment.feature_store.check(setting),
+        *experiment.paradigm.check(experiment),
+        *experiment.partitioner.check(experiment),
+        *experiment.launcher.check(experiment),
         *_check_trace(experiment),
         *_check_limits(experiment),
         *(_check_capture(experiment) if experiment.train.cuda_graph else ()),
@@ -194,7 +192,7 @@ def check_choices(experiment: Experiment, groups: Collection[str]) -> list[Probl
 def _check_limits(experiment: Experiment) -> list[Problem]:
     """`train.stop_below` needs a metric of which higher is better."""
     limits = experiment.train.stop_below
-    if limits is None or not lower_is_better(metric := experiment.task.options.primary_metric):
+    if limits is None or not lower_is_better(metric := experiment.task.usual_metric):
         return []
     return [Problem("train.stop_below", list(limits), f"a lower {metric} is better", "set task.metric=r2")]
 
@@ -227,9 +225,9 @@ def _check_capture(experiment: Experiment) -> list[Problem]:
                 f"set hardware.throttle=null, or {plain}",
             )
         )
-    if task.options.pairs:
+    if task.pairs:
         found.append(
-            Problem("task", task.target, "every step has other links, and train.cuda_graph repeats one step", plain)
+            Problem("task", target_of(task), "every step has other links, and train.cuda_graph repeats one step", plain)
         )
     if store.trained_columns is not None:
         found.append(
@@ -306,7 +304,7 @@ def check_data(experiment: Experiment, graph: Graph, facts: GraphFacts) -> list[
     return [
         *problems,
         *check_schedule(experiment, facts),
-        *experiment.task.options.check(graph),
+        *experiment.task.check_data(graph),
         *experiment.feature_store.check_data(experiment.setting, facts),
         *experiment.model.check_data(experiment.setting, facts),
         *experiment.paradigm.plan(experiment, facts).problems,
@@ -321,7 +319,7 @@ def split_notes(experiment: Experiment, graph: Graph) -> list[str]:
 def unseen_note(experiment: Experiment, graph: Graph) -> str:
     """How many classes have no training vertex, so that no model can learn them; empty if each class has one."""
     labels, splits = graph.labels, graph.splits
-    if experiment.task.options.pairs or labels is None or graph.multilabel or graph.real_labels:
+    if experiment.task.pairs or labels is None or graph.multilabel or graph.real_labels:
         return ""
     seen = labels.new_zeros(graph.num_classes).bool()
     known = labels[splits.train].long()
@@ -337,7 +335,7 @@ def unseen_note(experiment: Experiment, graph: Graph) -> str:
 
 def validation_note(experiment: Experiment, graph: Graph) -> str:
     """What a run without validation examples does instead of choosing its best epoch; empty if it has some."""
-    pairs = experiment.task.options.pairs
+    pairs = experiment.task.pairs
     names = ("valid", "test") if pairs else ("val", "test")
     found = [graph.links.get(name) if pairs else getattr(graph.splits, name) for name in names]
     has_valid, has_test = (one is not None and one.shape[0] > 0 for one in found)
@@ -357,7 +355,7 @@ def check_schedule(experiment: Experiment, facts: GraphFacts) -> list[Problem]:
     length = None if schedule is None else schedule_length(experiment.optimizer, schedule)
     if schedule is None or length is None:
         return []
-    examples = (facts.num_links or 0) if experiment.task.options.pairs else facts.num_train
+    examples = (facts.num_links or 0) if experiment.task.pairs else facts.num_train
     batches = math.ceil(examples / max(1, train.batch_size or examples))
     steps = train.epochs * (1 if schedule.interval == "epoch" else min(batches, train.steps_per_epoch or batches))
     if steps <= length:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 from gnnexp.components.locate import target_of
 from gnnexp.components.optimizer import OptimizerChoice
@@ -26,27 +26,8 @@ if TYPE_CHECKING:
     from gnnexp.paradigms.base import Paradigm
     from gnnexp.partitioners.base import Partitioner
     from gnnexp.samplers.base import SamplerOptions
-    from gnnexp.tasks.base import Task
+    from gnnexp.tasks.base import TaskOptions
     from gnnexp.trackers.base import Tracker
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, eq=False)
-class Choice(Generic[T]):
-    """The choice of a group whose objects have state or are made several times (sampler, store, model, task).
-
-    Attributes:
-        target: dotted name of the class, for messages.
-        options: an object whose attributes are the chosen options. It is never set up.
-        node: the options as in the configuration, for comparison.
-        make: makes a new object with these options. Keywords replace options that the configuration has.
-    """
-
-    target: str
-    options: T
-    node: Resolved
-    make: Callable[..., T]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +51,7 @@ class Experiment:
 
     Attributes:
         dataset, partitioner, paradigm, launcher, tracker: the components themselves.
-        sampler, feature_store, model, task: choices from which ranks make objects.
+        sampler, feature_store, model, task: options, of which each rank makes its objects.
         optimizer: a choice whose `make` takes parameters.
         schedule: schedule of learning rates; None: constant learning rates.
         train: hyper-parameters; `batch_size` counts the targets of a global batch.
@@ -88,7 +69,7 @@ class Experiment:
     sampler: SamplerOptions
     feature_store: FeatureStoreOptions
     model: ModelOptions
-    task: Choice[Task]
+    task: TaskOptions
     paradigm: Paradigm
     optimizer: OptimizerChoice
     schedule: Schedule | None

@@ -16,20 +16,12 @@ KINDS = {
     "sampler": "gnnexp.samplers.base.SamplerOptions",
     "feature_store": "gnnexp.feature_stores.base.FeatureStoreOptions",
     "model": "gnnexp.models.model.ModelOptions",
-    "task": "gnnexp.tasks.base.Task",
+    "task": "gnnexp.tasks.base.TaskOptions",
     "paradigm": "gnnexp.paradigms.base.Paradigm",
     "tracker": "gnnexp.trackers.base.Tracker",
     "hardware.launcher": "gnnexp.launchers.base.Launcher",
 }
 LAUNCHER = "hardware.launcher"
-# These replace a component that cannot be made, so that the other components can still be checked. They read little of
-# it.
-STAND_INS = {
-    "dataset": "gnnexp.datasets.digits.Digits",
-    "partitioner": "gnnexp.partitioners.random.RandomPartitioner",
-    "tracker": "gnnexp.trackers.none.NoTracker",
-    LAUNCHER: "gnnexp.launchers.local.LocalLauncher",
-}
 COMPONENTS = tuple(group for group in KINDS if "." not in group)
 
 

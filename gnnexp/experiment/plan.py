@@ -67,7 +67,7 @@ def as_seen(experiment: Experiment, graph: Graph) -> Graph:
     store, features = experiment.feature_store, graph.features
     if store.trained_columns is not None:
         features = torch.empty(graph.num_nodes, store.trained_columns, device="meta")
-    num_outputs = experiment.task.options.num_outputs(graph, experiment.model.hidden)
+    num_outputs = experiment.task.num_outputs(graph, experiment.model.hidden)
     if features is graph.features and num_outputs == graph.num_classes:
         return graph
     return replace(graph, features=features, num_classes=num_outputs)

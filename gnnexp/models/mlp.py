@@ -50,7 +50,11 @@ class MLPLayer(Layer):
 
 @dataclass(frozen=True)
 class MLPOptions(ModelOptions):
-    """A stack of dense layers; options as in `gnnexp.models.gcn.GCNOptions`. Blocks are sampled as for other models."""
+    """A stack of dense layers. Blocks are sampled as for other models.
+
+    Attributes:
+        hidden, layers, dropout, input_dropout, residual, norm, bias, kernel: as in `gnnexp.models.gcn.GCNOptions`.
+    """
 
     hidden: int = 256
     layers: int = 3

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnexp.components.facts import GraphFacts
-from gnnexp.components.locate import target_of
+from gnnexp.components.locate import choice_of, target_of
 from gnnexp.components.schema import MOST_COUNTED, Activations, Matmul
 from gnnexp.components.setting import Setting
 from gnnexp.errors import ConfigError, Problem
@@ -100,7 +100,7 @@ class ModelOptions(ABC):
                     Problem(
                         "train.matmul",
                         matmul,
-                        f"layers of {target_of(self)} multiply with torch's own functions, which do not round",
+                        f"layers of {choice_of(self)} multiply with torch's own functions, which do not round",
                         "set train.matmul=float32",
                     )
                 )
@@ -109,7 +109,7 @@ class ModelOptions(ABC):
                     Problem(
                         "sampler",
                         setting.sampler,
-                        f"rescales messages, and layers of {target_of(self)} do not",
+                        f"rescales messages, and layers of {choice_of(self)} do not",
                         "choose model=gcn, sage, gin or gat",
                     )
                 )

@@ -68,7 +68,11 @@ def _inverse(dst: Destinations, dtype: torch.dtype) -> Tensor:
 
 @dataclass(frozen=True)
 class SAGEOptions(ModelOptions):
-    """A stack of GraphSAGE-mean layers; options as in `gnnexp.models.gcn.GCNOptions`."""
+    """A stack of GraphSAGE-mean layers.
+
+    Attributes:
+        hidden, layers, dropout, input_dropout, residual, norm, bias, kernel: as in `gnnexp.models.gcn.GCNOptions`.
+    """
 
     hidden: int = 256
     layers: int = 3

@@ -88,7 +88,7 @@ def drawn_from_graph(experiment: Experiment, facts: GraphFacts) -> Drawn:
     """Size limits of the topology and of the batches of a rank that samples from the whole graph."""
     targets, seeds = facts.num_train, 1
     if pairs(experiment) and facts.num_links is not None:  # both ends of every link and of its negatives
-        targets, seeds = facts.num_links, 2 * (1 + experiment.task.options.negatives_per_link)
+        targets, seeds = facts.num_links, 2 * (1 + experiment.task.negatives_per_link)
     size = experiment.train.batch_size
     share = min(facts.num_nodes, seeds * -(-min(size or targets, targets) // experiment.num_ranks))
     return Drawn(facts.num_nodes, facts.num_edges, share, facts.num_nodes)

@@ -101,17 +101,17 @@ def whole_topology(experiment: Experiment, paradigm: str) -> list[Problem]:
 
 def removes_links(experiment: Experiment) -> str:
     """Why batches are made on the host: the edges of predicted links are removed there. Empty if none are removed."""
-    return "edges of predicted links are removed on the host" if experiment.task.options.exclude_targets else ""
+    return "edges of predicted links are removed on the host" if experiment.task.exclude_targets else ""
 
 
 def pairs(experiment: Experiment) -> bool:
     """Whether training examples are links."""
-    return experiment.task.options.pairs
+    return experiment.task.pairs
 
 
 def hidden_links(experiment: Experiment) -> list[Problem]:
     """If a batch's own links pass no messages, a batch must not contain all links."""
-    if not experiment.task.options.exclude_targets or experiment.train.batch_size is not None:
+    if not experiment.task.exclude_targets or experiment.train.batch_size is not None:
         return []
     return [
         Problem(
@@ -130,7 +130,7 @@ def vertices_only(experiment: Experiment, paradigm: str, why: str) -> list[Probl
     return [
         Problem(
             "task",
-            experiment.task.target,
+            target_of(experiment.task),
             f"{paradigm} trains on vertices, not on links: {why}",
             "choose task=node_classification, or another system",
         )
@@ -139,13 +139,15 @@ def vertices_only(experiment: Experiment, paradigm: str, why: str) -> list[Probl
 
 def no_decoder(experiment: Experiment, paradigm: str, why: str) -> list[Problem]:
     """The model's outputs must be the scores: the task has no decoder between outputs and loss."""
-    task = type(experiment.task.options)
-    if task.pairs or (task.decoder is Task.decoder and task.decode is Task.decode):  # `vertices_only` refuses links
+    task = type(experiment.task.make())
+    if experiment.task.pairs or (
+        task.decoder is Task.decoder and task.decode is Task.decode
+    ):  # `vertices_only` refuses links
         return []
     return [
         Problem(
             "task",
-            experiment.task.target,
+            target_of(experiment.task),
             f"{paradigm} takes the model's outputs as scores, and this task decodes them: {why}",
             "choose task=node_classification, or another system",
         )

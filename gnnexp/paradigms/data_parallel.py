@@ -129,7 +129,7 @@ class DataParallelTrainer(MiniBatchTrainer[Batch, Loaded]):
         if job.sampler.options.topology == "partitioned":
             assert isinstance(job.sampler, LayerSampler)
             self._sample = remote_expansion(
-                job.sampler, job.shard, job.batch_comm, job.model.num_layers, foreign_seeds=job.task.pairs
+                job.sampler, job.shard, job.batch_comm, job.model.num_layers, foreign_seeds=job.task.options.pairs
             ).sample
 
     def sample(self, own: RankBatch, key: BatchKey) -> Batch:

@@ -183,9 +183,9 @@ class OffloadTrainer(FullGraphTrainer):
             sweeps.project_features(key)
             for index in range(layers - 1):
                 sweeps.forward(index, key)
-            if not self.job.task.pairs:  # chunk by chunk: no loss reads another chunk's outputs
+            if not self.job.task.options.pairs:  # chunk by chunk: no loss reads another chunk's outputs
                 loss = sweeps.forward_last(key, max(1, batch.own.global_count))
-        if self.job.task.pairs:
+        if self.job.task.options.pairs:
             loss = self._loss_of_links(batch.own, key)
         with timer.phase("backward"):
             for index in reversed(range(layers)):

@@ -184,7 +184,7 @@ class SplitTrainer(MiniBatchTrainer[SplitBatch, LoadedSplit]):
         def of_step(step: int) -> tuple[Tensor, Tensor]:
             targets = self.schedule.global_batch(order, step)
             ours = targets_of_rank(targets, comm.rank // size, comm.size // size)
-            if self.job.task.pairs:
+            if self.job.task.options.pairs:
                 return targets_of_rank(ours, comm.rank % size, size), targets
             return shard.owned_of(ours), targets
 
@@ -192,7 +192,7 @@ class SplitTrainer(MiniBatchTrainer[SplitBatch, LoadedSplit]):
 
     def rank_batch(self, targets: Tensor, batch: Tensor, key: BatchKey) -> RankBatch:
         """What the loss reads. Owners compute the ends of links."""
-        if not self.job.task.pairs:
+        if not self.job.task.options.pairs:
             return super().rank_batch(targets, batch, key)
         examples = self.job.task.examples(targets, batch, key)
         return from_owners(examples, batch.numel(), self.job.shard.owner, self.job.batch_comm)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 
 from gnnexp.comm.arrival import Arrival
 from gnnexp.components.facts import GraphFacts
-from gnnexp.components.locate import target_of
+from gnnexp.components.locate import choice_of
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import Plan, Sizes
@@ -153,7 +153,7 @@ class VertexParallel(Paradigm):
                 Problem(
                     f"paradigm.{key}",
                     value,
-                    f"over the vertex-cut of {target_of(experiment.partitioner)} rows and sums are communicated",
+                    f"over the vertex-cut of {choice_of(experiment.partitioner)} rows and sums are communicated",
                     "choose partitioner=range or metis, or set paradigm.dependency=communicate and "
                     "paradigm.exchange=halo",
                 )

@@ -138,7 +138,7 @@ def estimate(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files:
             per_rank=False,
         ),
         Need("which vertices evaluation reaches", "host", 0 if train.eval_every is None else 13 * facts.num_nodes),
-        *experiment.task.options.needs(experiment, facts),
+        *experiment.task.needs(experiment.setting, facts),
     ]
     return Estimate(
         (*needs, *_partition_needs(experiment, facts, plan), *plan.needs), hardware.workers, hardware.device != "cuda"

@@ -31,7 +31,7 @@ _THREADS = len(os.sched_getaffinity(0))
 def presample_key(experiment: Experiment, graph_key: str, epochs: int) -> str:
     """Content key of the counts, 64 hexadecimal digits. It depends on everything that decides the training batches."""
     ignored = ("threads", "prefetch", "topology", "key")
-    sampler, task, train = experiment.config.group("sampler"), experiment.task.node, experiment.train
+    sampler, task, train = experiment.config.group("sampler"), experiment.config.group("task"), experiment.train
     layers = experiment.model.layers
     batches = [train.batch_size, train.shuffle, layers, component_in_key(task.mapping), experiment.seed]
     modules = modules_of({"sampler": sampler.mapping, "task": task.mapping})

@@ -34,6 +34,9 @@ MOVED: Mapping[str, str] = {
     "gnnexp.samplers.dgl.DGLSampler": "gnnexp.samplers.dgl.DGLOptions",
     "gnnexp.samplers.full.FullSampler": "gnnexp.samplers.full.FullOptions",
     "gnnexp.samplers.fused.FusedSampler": "gnnexp.samplers.fused.FusedOptions",
+    "gnnexp.tasks.link_prediction.LinkPrediction": "gnnexp.tasks.link_prediction.LinkPredictionOptions",
+    "gnnexp.tasks.node_classification.NodeClassification": "gnnexp.tasks.node_classification.NodeClassificationOptions",
+    "gnnexp.tasks.node_regression.NodeRegression": "gnnexp.tasks.node_regression.NodeRegressionOptions",
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from gnnexp.components.facts import GraphFacts, Need
+from gnnexp.components.setting import Setting
 from gnnexp.errors import Problem
-from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.kernels.crossing import across
@@ -50,40 +50,72 @@ class Examples:
         return replace(self, vertices=across(self.vertices, device) if vertices is None else vertices)
 
 
-class Task(ABC):
-    """Loss and metrics of one kind of prediction.
+class TaskOptions(ABC):
+    """The options of a task. The launcher checks them, and each rank makes its `Task` of them.
 
-    A training example is a vertex, or a link if `pairs` is true. The ends of a link may be in any parts: the paradigm
-    brings their outputs to the rank that has the link. The `decoder` is trained together with the model.
+    A subclass is a frozen dataclass. Its fields are its options, with the names of its YAML file.
 
     Attributes:
         version: raised when the same options give other results or counts, or a default changes (CONTRIBUTING.md).
+        pairs: whether a training example is a link, and not a vertex.
         exclude_targets: whether message passing leaves out the links of the batch itself.
-        negatives_per_link: negatives that training draws for each link.
-        num_relations: R, number of relations of the links, set by `setup`; 0 without links or without relations.
     """
 
     version: ClassVar[int] = 1
     pairs: ClassVar[bool] = False
     exclude_targets: bool = False
-    negatives_per_link: int = 1
-    num_relations: int = 0
+
+    @property
+    def negatives_per_link(self) -> int:
+        """Number of negatives that training draws for each link."""
+        return 1
 
     @property
     @abstractmethod
-    def primary_metric(self) -> str:
-        """The metric that decides the best validation epoch (`acc`, `mrr`, …).
+    def usual_metric(self) -> str:
+        """The metric that decides the best validation epoch, if the data ask for no other one (`Task.primary_metric`).
 
         Higher is better, except for `gnnexp.measure.merit.ERRORS`.
         """
 
     @abstractmethod
-    def check(self, graph: Graph) -> list[Problem]:
+    def check_data(self, graph: Graph) -> list[Problem]:
         """Reasons why this task cannot run on `graph`."""
 
-    def needs(self, experiment: Experiment, facts: GraphFacts) -> list[Need]:
+    def needs(self, setting: Setting, facts: GraphFacts) -> list[Need]:
         """Memory that the task needs on a rank, for the preflight. `facts.num_classes` is the model's output width."""
         return []
+
+    def num_outputs(self, graph: Graph, hidden: int) -> int:
+        """Width of the model's output; `hidden` is the width of its hidden layers."""
+        return graph.num_classes
+
+    @abstractmethod
+    def make(self) -> Task:
+        """The task of a rank."""
+
+
+class Task(ABC):
+    """Loss and metrics of one kind of prediction, on a rank.
+
+    A training example is a vertex (`VertexTask`) or a link (`PairTask`). The ends of a link may be in any parts: the
+    paradigm brings their outputs to the rank that has the link. The `decoder` is trained together with the model.
+
+    Attributes:
+        options: the options that were chosen.
+        num_relations: R, number of relations of the links, set by `setup`; 0 without links or without relations.
+    """
+
+    options: TaskOptions
+    num_relations: int = 0
+
+    def __init__(self, options: TaskOptions) -> None:
+        self.options = options
+
+    @property
+    def primary_metric(self) -> str:
+        """The metric that decides the best validation epoch (`acc`, `mrr`, …) of the data."""
+        return self.options.usual_metric
 
     @abstractmethod
     def setup(self, graph: Graph, device: torch.device = HOST) -> None:
@@ -97,10 +129,6 @@ class Task(ABC):
     def homes(self, targets: Tensor) -> Tensor:
         """`[t]`: for each target, the vertex whose owner trains it, if targets belong to owners."""
         return targets
-
-    def num_outputs(self, graph: Graph, hidden: int) -> int:
-        """Width of the model's output; `hidden` is the width of its hidden layers."""
-        return graph.num_classes
 
     def decoder(self, num_outputs: int, *, seed: int, dtype: torch.dtype, device: torch.device) -> nn.Module | None:
         """The decoder that is trained with the model, or None. It depends on the seed only: all ranks get the same."""
@@ -128,52 +156,19 @@ class Task(ABC):
     def loss_sum(self, scores: Tensor, examples: Examples) -> Tensor:
         """Sum of the losses of all examples, from the result of `decode`; the caller divides by the global count."""
 
-    def values(self, outputs: Tensor) -> Tensor:
-        """What `outputs` `[n, C]` of the model predict, in the unit of the labels; classes have none."""
-        return outputs
-
     # --- evaluation ------------------------------------------------------------------------------------------------
     def held_out(self, graph: Graph) -> dict[str, Tensor]:
         """Evaluated examples by split (`val`, `test`): original ids of vertices, or indices of links."""
         return {"val": graph.splits.val, "test": graph.splits.test}
-
-    def score(self, outputs: Tensor, ids: Tensor) -> Scores:
-        """Arrays that metrics need, for vertices `ids` `[n]` with `outputs` `[n, C]`. Arrays of calls concatenate."""
-        raise NotImplementedError("a task of vertices scores vertices")
-
-    def score_pairs(self, split: str, outputs: Tensor, chosen: Tensor, budget: int) -> Iterator[Scores]:
-        """Arrays that metrics need, for some held-out links. Arrays of pieces and ranks concatenate.
-
-        Args:
-            split: a key of `held_out`.
-            outputs: `[V, C]` outputs of all vertices, in memory or mapped.
-            chosen: this rank's share of the split's links.
-            budget: bytes that scoring may use, in addition to `outputs`.
-        """
-        raise NotImplementedError("a task of pairs scores pairs")
-
-    def judging(self, graph: Graph) -> Self:
-        """This task as it was set up, but with the labels of another graph: it scores outputs of the same model."""
-        raise NotImplementedError("a task of vertices has labels")
-
-    def predictions(self, outputs: Tensor, classes: Sequence[str], *, every: bool) -> dict[str, np.ndarray]:
-        """Columns of a table of predictions, by name: one value for each of `n` vertices. By default the outputs.
-
-        Args:
-            outputs: `[n, C]` outputs of the vertices.
-            classes: C names of the classes.
-            every: whether to add the columns of each class.
-        """
-        return {f"output_{name}": column for name, column in zip(classes, outputs.cpu().numpy().T, strict=True)}
 
     @abstractmethod
     def metrics(self, scores: Sequence[Scores]) -> dict[str, float]:
         """Metrics of the scores of all pieces and ranks, by name without the split."""
 
 
-def wanted_device(experiment: Experiment) -> str:
+def wanted_device(setting: Setting) -> str:
     """The device type that a run will train on, `cpu` or `cuda`, if this machine is one of its nodes."""
-    device: str = experiment.hardware.device
+    device: str = setting.hardware.device
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return device

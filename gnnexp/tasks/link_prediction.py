@@ -8,8 +8,9 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -18,15 +19,15 @@ from torch.nn import functional as F
 
 from gnnexp.components.facts import GraphFacts, Need
 from gnnexp.components.schema import MOST_COUNTED
+from gnnexp.components.setting import Setting
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
-from gnnexp.tasks.base import HOST, Examples, Scores, Task, wanted_device
+from gnnexp.tasks.base import HOST, Examples, Scores, TaskOptions, wanted_device
 from gnnexp.tasks.decoders import Decoder, DistMult
 from gnnexp.tasks.metrics import hits_of_ranks, hits_over_negatives, mean_reciprocal_rank
 from gnnexp.tasks.negatives import Corrupt, KnownLinks, Negatives, Sampling
-from gnnexp.tasks.pairs import Pairs, numbered
+from gnnexp.tasks.pairs import Pairs, PairTask, numbered
 from gnnexp.tasks.ranking import Scorer, filtered_ranks, negatives_of_links, pair_scores
 
 Weighting = Literal["each", "balanced"]
@@ -41,10 +42,11 @@ _FIX = (
 )
 
 
-class LinkPrediction(Task):
+@dataclass(frozen=True)
+class LinkPredictionOptions(TaskOptions):
     """Binary cross-entropy of links against negatives.
 
-    Args:
+    Attributes:
         dim: number of columns of the model's output; null = `model.hidden`.
         decoder: scores a pair from the outputs of its ends (`gnnexp.tasks.decoders`, or your own); null = DistMult.
         negatives: k, number of negatives that are drawn for each link in each epoch.
@@ -58,32 +60,43 @@ class LinkPrediction(Task):
             of both ends' outputs and of the relation's parameters. The penalty of a link is the mean over its pairs.
         metric: the metric that decides the best epoch: `mrr` or `hits@K`. `auto`: `hits@20` if there are fixed
             negatives, else `mrr`.
-
-    Attributes:
-        head: the decoder, after `decoder` has made it.
-        num_relations: R, number of relations of the links in all splits; 0 if links have no relations.
     """
 
-    pairs: ClassVar[bool] = True
+    pairs = True
 
-    def __init__(
-        self,
-        dim: int | None = None,
-        decoder: Decoder | None = None,
-        negatives: int = 1,
-        sampling: Sampling = "uniform",
-        corrupt: Corrupt = "tail",
-        avoid_positives: bool = True,
-        exclude_targets: bool = False,
-        weighting: Weighting = "each",
-        l2: float = 0.0,
-        metric: str = "auto",
-    ) -> None:
-        self.dim, self.exclude_targets, self.weighting, self.l2 = dim, exclude_targets, weighting, l2
-        self.negatives_per_link = negatives
-        self.metric, self._plan = metric, Negatives(negatives, sampling, corrupt, avoid_positives)
-        self._template, self._fixed = DistMult() if decoder is None else decoder, False
-        ConfigError.raise_all([*self._plan.problems(), *self._problems()])
+    dim: int | None = None
+    decoder: Decoder | None = None
+    negatives: int = 1
+    sampling: Sampling = "uniform"
+    corrupt: Corrupt = "tail"
+    avoid_positives: bool = True
+    exclude_targets: bool = False
+    weighting: Weighting = "each"
+    l2: float = 0.0
+    metric: str = "auto"
+
+    def __post_init__(self) -> None:
+        ConfigError.raise_all([*self.plan.problems(), *self._problems()])
+
+    @cached_property
+    def plan(self) -> Negatives:
+        """How negatives are drawn."""
+        return Negatives(self.negatives, self.sampling, self.corrupt, self.avoid_positives)
+
+    @cached_property
+    def template(self) -> Decoder:
+        """The decoder, which is never set up. A rank makes a copy."""
+        return DistMult() if self.decoder is None else self.decoder
+
+    @property
+    def negatives_per_link(self) -> int:
+        """See `negatives`."""
+        return self.negatives
+
+    @property
+    def usual_metric(self) -> str:
+        """See `metric`."""
+        return "mrr" if self.metric == "auto" else self.metric
 
     def _problems(self) -> list[Problem]:
         wrong = []
@@ -106,25 +119,18 @@ class LinkPrediction(Task):
             )
         return wrong
 
-    @property
-    def primary_metric(self) -> str:
-        """See `metric`."""
-        if self.metric != "auto":
-            return self.metric
-        return "hits@20" if self._fixed else "mrr"
-
-    def check(self, graph: Graph) -> list[Problem]:
+    def check_data(self, graph: Graph) -> list[Problem]:
         """There must be training links, a decoder that uses their relations, and a metric that fits the splits."""
         train = graph.links.get("train")
         if train is None or not train.shape[0]:
             what = "has no links" if not graph.links else f"has links {sorted(graph.links)}, none to train on"
             return [Problem("dataset", graph.name, what, _FIX)]
         problems = []
-        if train.shape[1] == 3 and not self._template.typed:
+        if train.shape[1] == 3 and not self.template.typed:
             problems.append(
                 Problem(
                     "task.decoder",
-                    type(self._template).__name__,
+                    type(self.template).__name__,
                     f"{graph.name} has links of several relations, which it scores alike",
                     f"set {_DISTMULT}",
                 )
@@ -178,18 +184,43 @@ class LinkPrediction(Task):
             )
         ]
 
-    def needs(self, experiment: Experiment, facts: GraphFacts) -> list[Need]:
+    def needs(self, setting: Setting, facts: GraphFacts) -> list[Need]:
         """Memory for decoding the pairs of a step, forward and backward, and for the indexes of known links."""
         links = {name: count for name, count in facts.links if not name.endswith("_neg")}
-        size, ranks = experiment.train.batch_size, experiment.hardware.nodes * experiment.hardware.workers
-        pairs = -(-min(size or links["train"], links["train"]) // ranks) * (1 + self._plan.count)
-        itemsize = torch.empty(0, dtype=getattr(torch, experiment.train.dtype)).element_size()
-        device, ends = wanted_device(experiment), min(2 * pairs, facts.num_nodes)
-        floats = pairs * self._template.floats_per_pair(facts.num_classes, device) + 2 * ends * facts.num_classes
+        size, ranks = setting.train.batch_size, setting.hardware.nodes * setting.hardware.workers
+        pairs = -(-min(size or links["train"], links["train"]) // ranks) * (1 + self.plan.count)
+        itemsize = torch.empty(0, dtype=getattr(torch, setting.train.dtype)).element_size()
+        device, ends = wanted_device(setting), min(2 * pairs, facts.num_nodes)
+        floats = pairs * self.template.floats_per_pair(facts.num_classes, device) + 2 * ends * facts.num_classes
         return [
             Need(f"decoding {pairs:,} pairs", "device", floats * itemsize),
             Need("known links", "host", 3 * (8 * facts.num_nodes + 16 * sum(links.values()))),
         ]
+
+    def num_outputs(self, graph: Graph, hidden: int) -> int:
+        """See `dim`."""
+        return hidden if self.dim is None else self.dim
+
+    def make(self) -> LinkPrediction:
+        """The task of a rank."""
+        return LinkPrediction(self)
+
+
+class LinkPrediction(PairTask):
+    """Links of a rank with their negatives.
+
+    Attributes:
+        head: the decoder, after `decoder` has made it.
+        num_relations: R, number of relations of the links in all splits; 0 if links have no relations.
+    """
+
+    options: LinkPredictionOptions
+    head: Decoder
+
+    @property
+    def primary_metric(self) -> str:
+        """See `LinkPredictionOptions.metric`."""
+        return "hits@20" if self.options.metric == "auto" and self._fixed else self.options.usual_metric
 
     def setup(self, graph: Graph, device: torch.device = HOST) -> None:
         """Store the links, and index those that negatives avoid. Labels come to the device with each batch's pairs."""
@@ -198,7 +229,7 @@ class LinkPrediction(Task):
         self._num_nodes, self._fixed = graph.num_nodes, any(f"{name}_neg" in graph.links for name in _SPLITS.values())
         typed = [links for links in graph.links.values() if links.shape[1] == 3 and links.shape[0]]
         self.num_relations = max((int(links[:, 1].max()) + 1 for links in typed), default=0)
-        avoided = [graph.links["train"]] if self._plan.avoid else []
+        avoided = [graph.links["train"]] if self.options.plan.avoid else []
         self._avoided = KnownLinks.of(avoided, graph.num_nodes)
 
     # --- training --------------------------------------------------------------------------------------------------
@@ -216,30 +247,28 @@ class LinkPrediction(Task):
 
     def hidden_links(self, batch: Tensor) -> Tensor | None:
         """See `exclude_targets`."""
-        return self.links(batch) if self.exclude_targets else None
-
-    def num_outputs(self, graph: Graph, hidden: int) -> int:
-        """See `dim`."""
-        return hidden if self.dim is None else self.dim
+        return self.links(batch) if self.options.exclude_targets else None
 
     def decoder(self, num_outputs: int, *, seed: int, dtype: torch.dtype, device: torch.device) -> Decoder:
         """Make the decoder, and keep it as `head`."""
-        self.head = copy.deepcopy(self._template)
+        self.head = copy.deepcopy(self.options.template)
         self.head.setup(num_outputs, self.num_relations, seed=seed, dtype=dtype, device=device)
         return self.head
 
     def examples(self, chosen: Tensor, batch: Tensor, key: BatchKey) -> Pairs:
         """Links with their negatives. The negatives of a link do not depend on the rank that has it."""
-        count, k = chosen.numel(), self._plan.count
+        count, k = chosen.numel(), self.options.plan.count
         links = self._train[chosen.numpy()]
-        heads, tails = self._plan.draw(self._train, chosen.numpy(), batch.numpy(), self._num_nodes, self._avoided, key)
+        heads, tails = self.options.plan.draw(
+            self._train, chosen.numpy(), batch.numpy(), self._num_nodes, self._avoided, key
+        )
         ends = torch.from_numpy(np.concatenate([links[:, 0], heads, links[:, -1], tails]))
         vertices, places = numbered(ends, self._num_nodes)
         head, tail = places.tensor_split(2)
         kinds = torch.from_numpy(links[:, 1]) if links.shape[1] == 3 else None
         relation = None if kinds is None else torch.cat((kinds, kinds.repeat_interleave(k)))
         positive = torch.arange(count * (1 + k)) < count
-        own, other = (1 / (1 + k), 1 / (1 + k)) if self.weighting == "each" else (1.0, 1 / k)
+        own, other = (1 / (1 + k), 1 / (1 + k)) if self.options.weighting == "each" else (1.0, 1 / k)
         weights = torch.full((count * (1 + k),), other, dtype=torch.float64).masked_fill_(positive, own)
         numbers = torch.cat((chosen * (1 + k), ((chosen * (1 + k))[:, None] + 1 + torch.arange(k)).flatten()))
         return Pairs(vertices, count, head, tail, relation, positive, weights, numbers, key)
@@ -248,7 +277,7 @@ class LinkPrediction(Task):
         """`[p]` logits of the pairs. With `l2`, `[p, 2]`: logits and the penalties of the pairs."""
         assert isinstance(examples, Pairs)
         scores = self.head.trained(outputs, examples)
-        if self.l2 == 0:
+        if self.options.l2 == 0:
             return scores
         squares = self._of_ends(outputs.square().mean(1), examples)
         parameters = self.head.relations()
@@ -265,12 +294,16 @@ class LinkPrediction(Task):
     def loss_sum(self, scores: Tensor, examples: Examples) -> Tensor:
         """Sum of the losses of all links. `weighting` decides the weights of a link's pairs."""
         assert isinstance(examples, Pairs)
-        logits = scores if self.l2 == 0 else scores[:, 0]
+        logits = scores if self.options.l2 == 0 else scores[:, 0]
         labels, weights = (
             values.to(device=scores.device, dtype=scores.dtype) for values in (examples.positive, examples.weights)
         )
         loss = F.binary_cross_entropy_with_logits(logits, labels, weights, reduction="sum")
-        return loss if self.l2 == 0 else loss + self.l2 / (1 + self._plan.count) * scores[:, 1].sum()
+        return (
+            loss
+            if self.options.l2 == 0
+            else loss + self.options.l2 / (1 + self.options.plan.count) * scores[:, 1].sum()
+        )
 
     # --- evaluation ------------------------------------------------------------------------------------------------
     def held_out(self, graph: Graph) -> dict[str, Tensor]:
@@ -317,7 +350,7 @@ class LinkPrediction(Task):
 
     def _metrics(self, scores: Sequence[Scores]) -> dict[str, float]:
         joined = {name: np.concatenate([part[name] for part in scores]) for name in scores[0]}
-        asked = {int(self.metric.removeprefix("hits@"))} if _HITS.fullmatch(self.metric) else set()
+        asked = {int(self.options.metric.removeprefix("hits@"))} if _HITS.fullmatch(self.options.metric) else set()
         if "rank" in joined:
             hits = {f"hits@{k}": hits_of_ranks(joined["rank"], k) for k in sorted(asked.union(_OF_RANKS))}
             return {"mrr": mean_reciprocal_rank(joined["rank"]), **hits}

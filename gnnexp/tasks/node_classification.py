@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -14,28 +15,25 @@ from gnnexp.errors import Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.tasks.base import HOST, Examples, Scores
 from gnnexp.tasks.metrics import accuracy, macro_f1, micro_f1, roc_auc
-from gnnexp.tasks.vertices import VertexTask, without_labels
+from gnnexp.tasks.vertices import VertexOptions, VertexTask, without_labels
 
 
-class NodeClassification(VertexTask):
+@dataclass(frozen=True)
+class NodeClassificationOptions(VertexOptions):
     """Predicts the labels of vertices.
 
-    Args:
+    Attributes:
         metric: the metric that decides the best epoch. `auto` is micro-F1 for multi-label data, accuracy otherwise.
     """
 
-    def __init__(self, metric: Literal["auto", "acc", "macro_f1", "micro_f1", "roc_auc"] = "auto") -> None:
-        self.metric = metric
-        self._multilabel = False
+    metric: Literal["auto", "acc", "macro_f1", "micro_f1", "roc_auc"] = "auto"
 
     @property
-    def primary_metric(self) -> str:
+    def usual_metric(self) -> str:
         """See `metric`."""
-        if self.metric != "auto":
-            return self.metric
-        return "micro_f1" if self._multilabel else "acc"
+        return "acc" if self.metric == "auto" else self.metric
 
-    def check(self, graph: Graph) -> list[Problem]:
+    def check_data(self, graph: Graph) -> list[Problem]:
         """There must be labels, training vertices, and a metric that fits the labels."""
         problems = without_labels(graph, "node_classification")
         if graph.real_labels:
@@ -81,6 +79,21 @@ class NodeClassification(VertexTask):
             )
         return problems
 
+    def make(self) -> NodeClassification:
+        """The task of a rank."""
+        return NodeClassification(self)
+
+
+class NodeClassification(VertexTask):
+    """Cross-entropy over classes, or binary cross-entropies of several labels."""
+
+    options: NodeClassificationOptions
+
+    @property
+    def primary_metric(self) -> str:
+        """See `NodeClassificationOptions.metric`."""
+        return "micro_f1" if self.options.metric == "auto" and self._multilabel else self.options.usual_metric
+
     def setup(self, graph: Graph, device: torch.device = HOST) -> None:
         """See `VertexTask.setup`."""
         super().setup(graph, device)
@@ -124,7 +137,7 @@ class NodeClassification(VertexTask):
         joined = {name: np.concatenate([part[name] for part in scores]) for name in scores[0]}
         if self._multilabel:
             found = {"micro_f1": micro_f1(joined["score"] > 0, joined["label"])}
-            if self.metric == "roc_auc":
+            if self.options.metric == "roc_auc":
                 columns = zip(joined["score"].T, joined["label"].T, strict=True)
                 areas = [roc_auc(score, label) for score, label in columns]
                 found["roc_auc"] = float(np.nanmean(areas))

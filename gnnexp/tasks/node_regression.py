@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -14,28 +15,29 @@ from gnnexp.errors import Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.tasks.base import HOST, Examples, Scores
 from gnnexp.tasks.metrics import errors_of_numbers
-from gnnexp.tasks.vertices import VertexTask, without_labels
+from gnnexp.tasks.vertices import VertexOptions, VertexTask, without_labels
 
 
-class NodeRegression(VertexTask):
+@dataclass(frozen=True)
+class NodeRegressionOptions(VertexOptions):
     """Predicts real numbers of vertices.
 
-    Args:
+    Attributes:
         metric: the metric that decides the best epoch. The lowest `mse` or `mae` is the best, and the highest `r2`;
             `auto` is `mse`.
         standardize: whether the model learns (label - mean) / standard deviation, both over the training vertices. Then
             the loss has no unit. Metrics and predictions are in the unit of the labels in any case.
     """
 
-    def __init__(self, metric: Literal["auto", "mse", "mae", "r2"] = "auto", standardize: bool = True) -> None:
-        self.metric, self.standardize = metric, standardize
+    metric: Literal["auto", "mse", "mae", "r2"] = "auto"
+    standardize: bool = True
 
     @property
-    def primary_metric(self) -> str:
+    def usual_metric(self) -> str:
         """See `metric`."""
         return "mse" if self.metric == "auto" else self.metric
 
-    def check(self, graph: Graph) -> list[Problem]:
+    def check_data(self, graph: Graph) -> list[Problem]:
         """There must be real numbers as labels, and training vertices."""
         problems = without_labels(graph, "node_regression")
         if graph.labels is not None and not graph.real_labels:
@@ -50,18 +52,28 @@ class NodeRegression(VertexTask):
             )
         return problems
 
+    def num_outputs(self, graph: Graph, hidden: int) -> int:
+        """One number for each vertex."""
+        return 1
+
+    def make(self) -> NodeRegression:
+        """The task of a rank."""
+        return NodeRegression(self)
+
+
+class NodeRegression(VertexTask):
+    """Squared errors of real numbers."""
+
+    options: NodeRegressionOptions
+
     def setup(self, graph: Graph, device: torch.device = HOST) -> None:
         """Store labels and targets, and the mean and standard deviation of the training vertices."""
         super().setup(graph, device)
         self._mean, self._scale = 0.0, 1.0
-        if self.standardize:
+        if self.options.standardize:
             values = self._labels[torch.sort(self._targets).values].double().numpy()
             self._mean = float(values.mean())
             self._scale = float(values.std()) or 1.0  # equal labels have no scale
-
-    def num_outputs(self, graph: Graph, hidden: int) -> int:
-        """One number for each vertex."""
-        return 1
 
     def loss_sum(self, scores: Tensor, examples: Examples) -> Tensor:
         """Sum of squared errors over vertices, of standardized labels if `standardize`."""

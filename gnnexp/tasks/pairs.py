@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -13,7 +15,7 @@ from gnnexp.graph.block import BatchKey
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.kernels.crossing import across
 from gnnexp.kernels.samplers.negatives import kept_columns
-from gnnexp.tasks.base import Examples
+from gnnexp.tasks.base import Examples, Scores, Task
 
 _DECODER = 1 << 32  # layers of a decoder come after those of any model
 
@@ -73,3 +75,18 @@ def numbered(ends: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
     seen = torch.zeros(num_nodes, dtype=torch.bool)
     seen[ends] = True
     return seen.nonzero().flatten(), (seen.cumsum(0) - 1)[ends]
+
+
+class PairTask(Task):
+    """A task whose examples are links."""
+
+    @abstractmethod
+    def score_pairs(self, split: str, outputs: Tensor, chosen: Tensor, budget: int) -> Iterator[Scores]:
+        """Arrays that metrics need, for some held-out links. Arrays of pieces and ranks concatenate.
+
+        Args:
+            split: a key of `held_out`.
+            outputs: `[V, C]` outputs of all vertices, in memory or mapped.
+            chosen: this rank's share of the split's links.
+            budget: bytes that scoring may use, in addition to `outputs`.
+        """

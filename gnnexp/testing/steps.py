@@ -47,7 +47,7 @@ def small_config(model: Mapping[str, Any], **changes: Mapping[str, Any]) -> dict
         "sampler": {"_target_": "gnnexp.samplers.fused.FusedOptions", "fanouts": [4, 3], "key": "global"},
         "feature_store": {"_target_": "gnnexp.feature_stores.local.LocalOptions"},
         "model": {"hidden": 16, "layers": 2, "dropout": 0.5, "input_dropout": 0.2, **model},
-        "task": {"_target_": "gnnexp.tasks.node_classification.NodeClassification"},
+        "task": {"_target_": "gnnexp.tasks.node_classification.NodeClassificationOptions"},
         "paradigm": {"_target_": "gnnexp.paradigms.data_parallel.DataParallel"},
         "hardware": {
             "launcher": {"_target_": "gnnexp.launchers.local.LocalLauncher"},

@@ -198,7 +198,7 @@ def _job(
     group_comm, batch_comm = comm.along(mesh, "parts"), comm.clone_for_thread().along(mesh, "parts")
     dtype, seed = getattr(torch, experiment.train.dtype), experiment.seed
     sampler, store, task = experiment.sampler.make(), experiment.feature_store.make(), experiment.task.make()
-    ConfigError.raise_all(task.check(graph))
+    ConfigError.raise_all(experiment.task.check_data(graph))
     sampler.pool = pool = Pool()  # one pool for all components, because each pool keeps idle memory up to its limit
     if parts is None:  # else each part has its own sampler and store
         facts = {**facts, "sampling": sampler.place(experiment.setting, shard, device, comm)}

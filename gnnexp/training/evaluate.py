@@ -36,6 +36,8 @@ from gnnexp.paradigms.loops.targets import targets_of_rank
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.samplers.full import FullOptions
 from gnnexp.tasks.base import Scores
+from gnnexp.tasks.pairs import PairTask
+from gnnexp.tasks.vertices import VertexTask
 from gnnexp.tiers.host_rows import machines
 
 # Upper bound of chunk-local values (gathered sources, projections, sums) per edge and column.
@@ -93,7 +95,7 @@ class Evaluation:
         self._splits = {name: torch.sort(members).values for name, members in job.task.held_out(job.graph).items()}
         self._due = any(members.numel() for members in self._splits.values())
         self._wanted = torch.arange(job.graph.num_nodes)
-        if not job.task.pairs:
+        if not job.task.options.pairs:
             self._wanted = torch.unique(torch.cat(list(self._splits.values())))
         self._sampler = FullOptions().make()
         self._sampler.setup(Shard(job.graph, needs=job.model.options.needs), num_layers=1)
@@ -127,7 +129,7 @@ class Evaluation:
     def _metrics(self) -> dict[str, float]:
         self._make_room()
         job = self._job
-        parts = self._scores_of_links() if job.task.pairs else self._scores_of_vertices()
+        parts = self._scores_of_links() if job.task.options.pairs else self._scores_of_vertices()
         metrics: dict[str, float] = {}
         for split, own in parts.items():
             joined = [p for part in job.comm.gather_objects(own) for p in part]
@@ -136,24 +138,27 @@ class Evaluation:
         return metrics
 
     def _scores_of_vertices(self) -> dict[str, list[Scores]]:
+        task = self._job.task
+        assert isinstance(task, VertexTask)
         parts: dict[str, list[Scores]] = {split: [] for split in self._splits}
         for ids, logits in self.logits():
             for split, members in self._splits.items():
                 kept = contains(members, ids.long())
-                parts[split].append(self._job.task.score(logits[kept], ids[kept]))
+                parts[split].append(task.score(logits[kept], ids[kept]))
         return parts
 
     @torch.no_grad()
     def _scores_of_links(self) -> dict[str, list[Scores]]:
         """Outputs of all vertices are computed first, because they may be ends. Then each rank scores some links."""
-        job = self._job
+        job, task = self._job, self._job.task
+        assert isinstance(task, PairTask)
         model = self._trainer.evaluation_model().eval()
         held = self._inputs()
         for index in range(model.num_layers):
             held = self._hidden(model, index, held)
         assert held is not None and held.places is None
         own = {split: targets_of_rank(links, job.comm.rank, job.comm.size) for split, links in self._splits.items()}
-        return {split: list(job.task.score_pairs(split, held.rows, links, self._half)) for split, links in own.items()}
+        return {split: list(task.score_pairs(split, held.rows, links, self._half)) for split, links in own.items()}
 
     @cached_property
     def reached(self) -> tuple[Reached, ...]:

@@ -174,9 +174,10 @@ def test_what_depends_on_a_mistake_is_not_judged(default: dict[str, Any]) -> Non
     ]
 
 
-def test_a_mistake_in_the_dataset_does_not_hide_a_conflict(default: dict[str, Any]) -> None:
-    config = changed(default, dataset__seed="x", hardware__nodes=2)
-    assert keys(check_config(config)) == ["dataset.seed", "hardware.nodes"]
+def test_conflicts_are_found_as_soon_as_each_component_can_be_made(default: dict[str, Any]) -> None:
+    assert keys(check_config(changed(default, seed="x", hardware__nodes=2))) == ["hardware.nodes", "seed"]
+    assert keys(check_config(changed(default, dataset__seed="x", hardware__nodes=2))) == ["dataset.seed"]
+    assert keys(check_config(changed(default, hardware__nodes=2))) == ["hardware.nodes"]
 
 
 def test_a_component_of_another_kind_is_one_problem(default: dict[str, Any]) -> None:
@@ -394,7 +395,7 @@ def test_what_cannot_be_captured_is_one_problem_with_its_fix(
 
 
 def test_steps_with_other_links_cannot_be_captured(default: dict[str, Any]) -> None:
-    task = {"_target_": "gnnexp.tasks.link_prediction.LinkPrediction"}
+    task = {"_target_": "gnnexp.tasks.link_prediction.LinkPredictionOptions"}
     assert "task" in keys(check_config(captured(default, VERTEX, task=task)))
     assert "task" not in keys(check_config(captured(default, VERTEX, task=task, train__cuda_graph=False)))
 

@@ -162,7 +162,7 @@ def test_the_devices_memory_is_checked_with_all_other_data_problems() -> None:
     config = {
         "hardware": {"device_memory": 100, "nodes": 1, "workers": 31},
         "train": {"dtype": "float32"},
-        "task": {"_target_": "gnnexp.tasks.node_classification.NodeClassification"},
+        "task": {"_target_": "gnnexp.tasks.node_classification.NodeClassificationOptions"},
         "feature_store": {"_target_": target, "cache": {"_target_": STATIC, "capacity": "1KiB"}},
     }
     problems = data_problems(config, graph_of())

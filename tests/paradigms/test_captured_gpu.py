@@ -164,7 +164,7 @@ def test_a_model_that_waits_is_an_error_with_the_fix(monkeypatch):
 
     monkeypatch.setattr(Model, "finish_layer", waits)
     before = torch.cuda.current_stream()
-    with pytest.raises(RunError, match=r"SAGEOptions cannot be captured \(.*not permitted.*train.cuda_graph=false"):
+    with pytest.raises(RunError, match=r"model=sage cannot be captured \(.*not permitted.*train.cuda_graph=false"):
         trained(captured_config("sage", PLAIN, captured=True))
     assert torch.cuda.current_stream() == before, "else what the process does next is on the stream of the capture"
 

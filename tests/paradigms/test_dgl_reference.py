@@ -17,7 +17,7 @@ from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import build
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.tasks.base import Examples
-from gnnexp.tasks.node_classification import NodeClassification
+from gnnexp.tasks.node_classification import NodeClassification, NodeClassificationOptions
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, run_steps, small_config
 from gnnexp.training.assemble import Artifacts
@@ -131,21 +131,35 @@ def test_what_it_cannot_do_is_refused_with_the_reason():
     assert len(both) == 2 and "residual" in both[1].allowed, "known before anything is launched"
 
 
-class Mapped(NodeClassification):
+class MappedTask(NodeClassification):
     """Classes by a learned map of the outputs."""
 
     def decoder(self, num_outputs: int, *, seed: int, dtype: torch.dtype, device: torch.device) -> torch.nn.Module:
         return torch.nn.Linear(num_outputs, num_outputs, dtype=dtype, device=device)
 
 
-class Shifted(NodeClassification):
+class ShiftedTask(NodeClassification):
     """Nothing is learned, but the outputs are not the scores."""
 
     def decode(self, outputs: torch.Tensor, examples: Examples) -> torch.Tensor:
         return outputs - outputs[:, :1]
 
 
-class Renamed(NodeClassification):
+class Mapped(NodeClassificationOptions):
+    """Options of `MappedTask`."""
+
+    def make(self) -> NodeClassification:
+        return MappedTask(self)
+
+
+class Shifted(NodeClassificationOptions):
+    """Options of `ShiftedTask`."""
+
+    def make(self) -> NodeClassification:
+        return ShiftedTask(self)
+
+
+class Renamed(NodeClassificationOptions):
     """The outputs are the scores."""
 
 
@@ -174,6 +188,6 @@ def test_a_gpu_is_refused(paradigm):
 
 @pytest.mark.parametrize("paradigm", [REFERENCE, FULL_GRAPH])
 def test_links_are_refused_once(paradigm):
-    config = {**_config("sage", paradigm), "task": {"_target_": "gnnexp.tasks.link_prediction.LinkPrediction"}}
+    config = {**_config("sage", paradigm), "task": {"_target_": "gnnexp.tasks.link_prediction.LinkPredictionOptions"}}
     (problem,) = build(paradigm, Paradigm).check(experiment_in(config))
     assert "not on links" in problem.allowed

@@ -17,7 +17,7 @@ from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.paradigms.loops.targets import targets_of_rank
-from gnnexp.tasks.link_prediction import LinkPrediction
+from gnnexp.tasks.link_prediction import LinkPrediction, LinkPredictionOptions
 from gnnexp.testing.exactness import assert_exact, parts
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import Curve, global_losses, optimizer, run_steps, small_config
@@ -220,7 +220,7 @@ def test_bytes_of_endpoints_and_rows_equal_their_formulas(ranks):
 def _asked(config: dict[str, Any], partition: Partition) -> tuple[Curve, list[int]]:
     curve = run_steps(config, plain_links(), 1, partition)
     rank, size = int(os.environ["RANK"]), 3
-    task = build(config["task"], LinkPrediction)
+    task = build(config["task"], LinkPredictionOptions).make()
     task.setup(plain_links())
     targets = task.targets()
     own = task.examples(targets_of_rank(targets, rank, size), targets, BatchKey(config["seed"], 0, 0)).vertices

@@ -27,7 +27,7 @@ from gnnexp.training.interruption import Interruption
 from gnnexp.training.optimization import Optimization
 from gnnexp.training.train import run_epoch
 
-TASK = {"_target_": "gnnexp.tasks.node_regression.NodeRegression"}
+TASK = {"_target_": "gnnexp.tasks.node_regression.NodeRegressionOptions"}
 # One of each kind of paradigm.
 QUICK = ("data", "split", "aggregates", "hybrid", "vertex_cut", "coupled", "offload_raw")
 

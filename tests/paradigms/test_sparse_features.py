@@ -19,7 +19,7 @@ from gnnexp.testing.ways import MINI_BATCH, VERTEX, WAYS, config_in, placed
 from gnnexp.training.assemble import Artifacts
 from gnnexp.training.optimization import make_optimizer
 
-LINKS = {"_target_": "gnnexp.tasks.link_prediction.LinkPrediction"}
+LINKS = {"_target_": "gnnexp.tasks.link_prediction.LinkPredictionOptions"}
 
 
 @pytest.mark.parametrize(

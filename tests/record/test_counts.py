@@ -13,7 +13,7 @@ from gnnexp.experiment.check import check_ranges
 from gnnexp.feature_stores.embedding import EmbeddingOptions
 from gnnexp.models.gcn import GCNOptions
 from gnnexp.record.shape import check_job
-from gnnexp.tasks.link_prediction import LinkPrediction
+from gnnexp.tasks.link_prediction import LinkPredictionOptions
 
 
 def of_a_run(count: int) -> dict[str, Any]:
@@ -37,12 +37,14 @@ def outside(config: dict[str, Any]) -> list[Problem]:
 def test_a_record_has_the_largest_counts_of_a_configuration():
     assert not GCNOptions(MOST_COUNTED, 2).problems()
     EmbeddingOptions(MOST_COUNTED).make()
-    LinkPrediction(dim=MOST_COUNTED)
+    LinkPredictionOptions(dim=MOST_COUNTED).make()
     assert not outside(of_a_run(MOST_COUNTED)["config"])
     check_job(of_a_run(MOST_COUNTED))
 
 
-@pytest.mark.parametrize("make", [EmbeddingOptions, lambda count: LinkPrediction(dim=count)], ids=["rows", "task"])
+@pytest.mark.parametrize(
+    "make", [EmbeddingOptions, lambda count: LinkPredictionOptions(dim=count)], ids=["rows", "task"]
+)
 def test_larger_counts_are_refused(make):
     with pytest.raises(ConfigError, match="at most 2,147,483,647"):
         make(MOST_COUNTED + 1)

@@ -7,16 +7,23 @@ from torch import Tensor, nn
 
 from gnnexp.graph.graph import Graph
 from gnnexp.tasks.base import Examples
-from gnnexp.tasks.node_classification import NodeClassification
+from gnnexp.tasks.node_classification import NodeClassification, NodeClassificationOptions
 
 DECODED = {"_target_": f"{__name__}.Decoded"}
 
 
-class Decoded(NodeClassification):
-    """Classes of vertices by a learned map of the model's 6 outputs."""
+class Decoded(NodeClassificationOptions):
+    """Options of `DecodedTask`."""
 
     def num_outputs(self, graph: Graph, hidden: int) -> int:
         return 6
+
+    def make(self) -> DecodedTask:
+        return DecodedTask(self)
+
+
+class DecodedTask(NodeClassification):
+    """Classes of vertices by a learned map of the model's 6 outputs."""
 
     def decoder(self, num_outputs: int, *, seed: int, dtype: torch.dtype, device: torch.device) -> nn.Module:
         generator = torch.Generator().manual_seed(seed)

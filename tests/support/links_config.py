@@ -62,7 +62,7 @@ def config_of(way: str, model: str, task: str, dtype: str = "float64") -> dict[s
     config["paradigm"] = WAYS[way][0]
     sliced = "Sliced" if way in SLICED else ""
     config["feature_store"] = {"_target_": f"gnnexp.feature_stores.embedding.{sliced}EmbeddingOptions", "dim": 9}
-    config["task"] = {"_target_": "gnnexp.tasks.link_prediction.LinkPrediction", **TASKS[task]}
+    config["task"] = {"_target_": "gnnexp.tasks.link_prediction.LinkPredictionOptions", **TASKS[task]}
     if way not in MINI_BATCH:
         config["sampler"] = FULL
     elif config["model"]["layers"] == 3:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from gnnexp.errors import ConfigError
 from gnnexp.graph.block import BatchKey
 from gnnexp.tasks.decoders import MLP, Decoder, DistMult, Dot
-from gnnexp.tasks.link_prediction import LinkPrediction
+from gnnexp.tasks.link_prediction import LinkPrediction, LinkPredictionOptions
 from gnnexp.testing.graphs import nasty_graph
 
 RELATIONS, DIM = 3, 6
@@ -86,7 +86,7 @@ def test_mistakes_are_told_together() -> None:
 
 def test_dropout_of_an_mlp_belongs_to_the_pair():
     """Whatever share of the pairs a rank has; about p of all entries go, the rest is scaled."""
-    task, plain = (LinkPrediction(decoder=MLP(layers=2, dropout=p), negatives=3) for p in (0.4, 0.0))
+    task, plain = (LinkPredictionOptions(decoder=MLP(layers=2, dropout=p), negatives=3).make() for p in (0.4, 0.0))
     links = torch.randint(0, 30, (40, 2), generator=torch.Generator().manual_seed(1))
     graph = replace(nasty_graph(), links={"train": links})
     batch, key = torch.arange(40), BatchKey(3, 1, 2)

@@ -16,17 +16,17 @@ from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import build
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
-from gnnexp.tasks.base import Task
+from gnnexp.tasks.base import TaskOptions
 from gnnexp.tasks.decoders import MLP, Decoder, DistMult, Dot
-from gnnexp.tasks.link_prediction import LinkPrediction
-from gnnexp.tasks.node_classification import NodeClassification
+from gnnexp.tasks.link_prediction import LinkPrediction, LinkPredictionOptions
+from gnnexp.tasks.node_classification import NodeClassificationOptions
 from gnnexp.tasks.pairs import Pairs
 
 KEY, DIM = BatchKey(seed=1, epoch=2, step=3), 4
 
 
 def task_of(graph: Graph, **options: object) -> LinkPrediction:
-    task = LinkPrediction(**options)
+    task = LinkPredictionOptions(**options).make()
     task.setup(graph)
     task.decoder(DIM, seed=0, dtype=torch.float64, device=torch.device("cpu"))
     return task
@@ -91,7 +91,7 @@ def test_draws_that_are_keyed_by_position_would_be_found_out() -> None:
 
     batch, owner = torch.arange(30), [0, 1, 2] * 10
     for kind, same in ((LinkPrediction, True), (ByPosition, False)):
-        task = kind()
+        task = kind(LinkPredictionOptions())
         task.setup(linked_graph(40, typed=True))
         whole = Counter(pair[:3] for pair in listed(task.examples(batch, batch, KEY)) if not pair[3])
         parts = [task.examples(share, batch, KEY) for share in shares_of(batch, owner)]
@@ -100,7 +100,7 @@ def test_draws_that_are_keyed_by_position_would_be_found_out() -> None:
 
 def naive_loss(task: LinkPrediction, links: list[list[int]], outputs: Tensor, pairs: Pairs) -> Tensor:
     """By the definitions of docs/links.md, link by link."""
-    k, total, found = task._plan.count, torch.zeros((), dtype=torch.float64), listed(pairs)
+    k, total, found = task.options.plan.count, torch.zeros((), dtype=torch.float64), listed(pairs)
     for number in range(len(links)):
         own = [found[number], *found[len(links) + number * k : len(links) + (number + 1) * k]]
         losses, squares = [], []
@@ -112,8 +112,8 @@ def naive_loss(task: LinkPrediction, links: list[list[int]], outputs: Tensor, pa
             parameters = task.head.relations()
             if parameters is not None:
                 squares[-1] = squares[-1] + parameters[kind if task.num_relations else 0].square().mean()
-        total = total + (sum(losses) / (1 + k) if task.weighting == "each" else losses[0] + sum(losses[1:]) / k)
-        total = total + task.l2 * sum(squares) / (1 + k)
+        total = total + (sum(losses) / (1 + k) if task.options.weighting == "each" else losses[0] + sum(losses[1:]) / k)
+        total = total + task.options.l2 * sum(squares) / (1 + k)
     return total
 
 
@@ -221,7 +221,7 @@ def test_metrics_of_ranks() -> None:
 
 def test_all_mistakes_are_told_at_once() -> None:
     with pytest.raises(ConfigError) as error:
-        LinkPrediction(dim=0, negatives=0, sampling="uniform", corrupt="head", l2=-1.0, metric="hits@0")
+        LinkPredictionOptions(dim=0, negatives=0, sampling="uniform", corrupt="head", l2=-1.0, metric="hits@0").make()
     assert {problem.key for problem in error.value.problems} == {
         "task.dim",
         "task.negatives",
@@ -229,10 +229,10 @@ def test_all_mistakes_are_told_at_once() -> None:
         "task.l2",
         "task.metric",
     }
-    node = {"_target_": "gnnexp.tasks.link_prediction.LinkPrediction"}
+    node = {"_target_": "gnnexp.tasks.link_prediction.LinkPredictionOptions"}
     wrong = {"sampling": "all", "corrupt": "none", "weighting": "none", "decoder": {"_target_": "torch.nn.Linear"}}
     with pytest.raises(ConfigError) as error:
-        build({**node, **wrong}, Task, "task")
+        build({**node, **wrong}, TaskOptions, "task")
     assert {problem.key for problem in error.value.problems} == {
         "task.sampling",
         "task.corrupt",
@@ -243,9 +243,9 @@ def test_all_mistakes_are_told_at_once() -> None:
 
 def test_data_that_does_not_fit_is_refused_with_the_fix() -> None:
     nothing = of_links(5, {})
-    (problem,) = LinkPrediction().check(nothing)
+    (problem,) = LinkPredictionOptions().check_data(nothing)
     assert "ogbl-ddi" in problem.fix and "link_split" in problem.fix
-    (problem,) = LinkPrediction().check(of_links(5, {"valid": torch.tensor([[0, 1]])}))
+    (problem,) = LinkPredictionOptions().check_data(of_links(5, {"valid": torch.tensor([[0, 1]])}))
     assert "none to train on" in problem.allowed
     typed, plain = linked_graph(5, typed=True), linked_graph(5, typed=False)
     for decoder, graph, keys in (
@@ -255,23 +255,31 @@ def test_data_that_does_not_fit_is_refused_with_the_fix() -> None:
         (DistMult(), plain, []),
         (Dot(), plain, []),
     ):
-        assert [problem.key for problem in LinkPrediction(decoder=decoder).check(graph)] == keys
+        assert [problem.key for problem in LinkPredictionOptions(decoder=decoder).check_data(graph)] == keys
     fixed = of_links(5, {**plain.links, "valid_neg": torch.tensor([[0, 1]]), "test_neg": torch.tensor([[0, 1]])})
-    assert [problem.key for problem in LinkPrediction(metric="mrr").check(fixed)] == ["task.metric"]
-    assert LinkPrediction(metric="hits@1").check(fixed) == [] and LinkPrediction(metric="mrr").check(plain) == []
+    assert [problem.key for problem in LinkPredictionOptions(metric="mrr").check_data(fixed)] == ["task.metric"]
+    assert (
+        LinkPredictionOptions(metric="hits@1").check_data(fixed) == []
+        and LinkPredictionOptions(metric="mrr").check_data(plain) == []
+    )
     for metric in ("auto", "hits@2"):  # snap-stanford/ogb#105: with fewer than K negatives, any model has 1
-        (problem,) = LinkPrediction(metric=metric).check(fixed)
+        (problem,) = LinkPredictionOptions(metric=metric).check_data(fixed)
         assert "1 fixed negatives" in problem.allowed and "task.metric=hits@1" in problem.fix
     for name in ("valid_neg", "test_neg"):
-        (problem,) = LinkPrediction(metric="hits@1").check(of_links(5, {**plain.links, name: torch.tensor([[0, 1]])}))
+        (problem,) = LinkPredictionOptions(metric="hits@1").check_data(
+            of_links(5, {**plain.links, name: torch.tensor([[0, 1]])})
+        )
         assert problem.key == "dataset" and "but not of the other split" in problem.allowed
     for other in ("valid", "test", "test_neg"):
         links = {**fixed.links, other: torch.tensor([[0, 0, 1]])}
-        (problem,) = LinkPrediction(metric="hits@1").check(of_links(5, links))
+        (problem,) = LinkPredictionOptions(metric="hits@1").check_data(of_links(5, links))
         assert "different numbers of columns" in problem.allowed and f"3 ({other})" in problem.allowed
-    assert LinkPrediction().num_outputs(plain, 64) == 64 and LinkPrediction(dim=8).num_outputs(plain, 64) == 8
+    assert (
+        LinkPredictionOptions().num_outputs(plain, 64) == 64
+        and LinkPredictionOptions(dim=8).num_outputs(plain, 64) == 8
+    )
 
 
 def test_a_graph_of_links_tells_who_wants_to_classify_its_vertices() -> None:
-    (problem,) = NodeClassification().check(linked_graph(5, typed=True))
+    (problem,) = NodeClassificationOptions().check_data(linked_graph(5, typed=True))
     assert "task=link_prediction" in problem.fix

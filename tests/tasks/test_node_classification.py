@@ -13,7 +13,7 @@ from emulated_gpu import is_wanted
 from gnnexp.components.facts import GraphFacts
 from gnnexp.graph.graph import Graph
 from gnnexp.tasks.base import Examples
-from gnnexp.tasks.node_classification import NodeClassification
+from gnnexp.tasks.node_classification import NodeClassificationOptions
 from gnnexp.testing.graphs import nasty_graph
 
 DEVICES = [
@@ -41,7 +41,7 @@ def _unsorted(multilabel: bool) -> Graph:
 @pytest.mark.parametrize("multilabel", [False, True])
 def test_the_loss_is_that_of_the_examples_labels(device, ids, multilabel):
     graph, device = _unsorted(multilabel), torch.device(device)
-    task = NodeClassification()
+    task = NodeClassificationOptions().make()
     task.setup(graph, device)
     chosen = task.targets()[3:12]
     scores = torch.randn(chosen.numel(), graph.num_classes, dtype=torch.float64)
@@ -60,15 +60,15 @@ def test_the_loss_is_that_of_the_examples_labels(device, ids, multilabel):
 def test_labels_on_a_gpu_are_in_the_preflight(multilabel, bytes_per_vertex):
     graph = _unsorted(multilabel)
     on_cpu, on_gpu = (experiment_in({"hardware": {"device": device}}) for device in ("cpu", "cuda"))
-    assert NodeClassification().needs(on_cpu, GraphFacts.of(graph)) == [], "there they are mapped"
-    (need,) = NodeClassification().needs(on_gpu, GraphFacts.of(graph))
+    assert NodeClassificationOptions().needs(on_cpu, GraphFacts.of(graph)) == [], "there they are mapped"
+    (need,) = NodeClassificationOptions().needs(on_gpu, GraphFacts.of(graph))
     assert (need.place, need.num_bytes) == ("device", 30 * bytes_per_vertex)
 
 
 def test_one_class_is_refused_and_one_of_several_labels_is_not():
     graph = nasty_graph()
     one = replace(graph, labels=graph.labels.clamp(max=0), num_classes=1)
-    (problem,) = NodeClassification().check(one)
+    (problem,) = NodeClassificationOptions().check_data(one)
     assert "all labels are of one class" in str(problem)
-    assert NodeClassification().check(replace(one, labels=graph.labels[:, None].clamp(0, 1).float())) == []
-    assert NodeClassification().check(graph) == []
+    assert NodeClassificationOptions().check_data(replace(one, labels=graph.labels[:, None].clamp(0, 1).float())) == []
+    assert NodeClassificationOptions().check_data(graph) == []

@@ -15,8 +15,8 @@ from gnnexp.graph.storage.format import open_graph, save_graph
 from gnnexp.graph.validate import validate_graph
 from gnnexp.tasks.base import Examples
 from gnnexp.tasks.metrics import errors_of_numbers
-from gnnexp.tasks.node_classification import NodeClassification
-from gnnexp.tasks.node_regression import NodeRegression
+from gnnexp.tasks.node_classification import NodeClassificationOptions
+from gnnexp.tasks.node_regression import NodeRegressionOptions
 from gnnexp.testing.graphs import nasty_graph
 
 NUMBERS = st.floats(-1e6, 1e6)
@@ -34,9 +34,9 @@ def valued(offset: float = 1000.0, scale: float = 50.0) -> Graph:
 @pytest.mark.parametrize("standardize", [False, True])
 @pytest.mark.parametrize("ids", [torch.int32, torch.int64])
 def test_the_loss_is_the_sum_of_squared_errors(standardize: bool, ids: torch.dtype) -> None:
-    graph, task = valued(), NodeRegression(standardize=standardize)
+    graph, task = valued(), NodeRegressionOptions(standardize=standardize).make()
     task.setup(graph)
-    assert graph.labels is not None and task.num_outputs(graph, 16) == 1
+    assert graph.labels is not None and task.options.num_outputs(graph, 16) == 1
     chosen = task.targets()[3:12]
     scores = torch.randn(chosen.numel(), 1, dtype=torch.float64)
     wanted = graph.labels.double()
@@ -49,7 +49,7 @@ def test_the_loss_is_the_sum_of_squared_errors(standardize: bool, ids: torch.dty
 
 
 def test_predictions_and_metrics_have_the_unit_of_the_labels() -> None:
-    graph, task = valued(), NodeRegression()
+    graph, task = valued(), NodeRegressionOptions().make()
     task.setup(graph)
     assert graph.labels is not None
     train = graph.labels[graph.splits.train].double()
@@ -63,7 +63,7 @@ def test_predictions_and_metrics_have_the_unit_of_the_labels() -> None:
     assert found["mae"] == pytest.approx(error) and found["mse"] == pytest.approx(error**2)
     assert found["r2"] == pytest.approx(1 - error**2 / float(known.var(correction=0)))
     assert sum(part["label"].size for part in parts) == graph.num_nodes - 3
-    assert list(NodeRegression("r2").primary_metric) == list("r2")
+    assert list(NodeRegressionOptions("r2").make().primary_metric) == list("r2")
 
 
 @given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=2, max_size=40), st.randoms(use_true_random=False))
@@ -81,19 +81,19 @@ def test_r2_does_not_cancel_far_from_zero() -> None:
 
 
 def test_equal_labels_can_be_learned() -> None:
-    graph, task = replace(valued(), labels=torch.full((60,), 7.0)), NodeRegression()
+    graph, task = replace(valued(), labels=torch.full((60,), 7.0)), NodeRegressionOptions().make()
     task.setup(graph)
     assert float(task.loss_sum(torch.zeros(30, 1), Examples(graph.splits.train, 30))) == 0
 
 
 def test_tasks_refuse_labels_of_the_other_kind() -> None:
     real, classes = valued(), nasty_graph()
-    assert not NodeRegression().check(real) and not NodeClassification().check(classes)
-    (problem,) = NodeClassification().check(real)
+    assert not NodeRegressionOptions().check_data(real) and not NodeClassificationOptions().check_data(classes)
+    (problem,) = NodeClassificationOptions().check_data(real)
     assert "set task=node_regression" in problem.fix
-    (problem,) = NodeRegression().check(classes)
+    (problem,) = NodeRegressionOptions().check_data(classes)
     assert "set task=node_classification" in problem.fix and "dataset.label_kind=real" in problem.fix
-    assert NodeRegression().check(replace(classes, labels=None))[0].fix.startswith("dataset.labels")
+    assert NodeRegressionOptions().check_data(replace(classes, labels=None))[0].fix.startswith("dataset.labels")
 
 
 def test_real_labels_are_stored_and_checked(tmp_path) -> None:
@@ -113,7 +113,7 @@ def test_real_labels_are_stored_and_checked(tmp_path) -> None:
 
 
 def test_labels_of_another_graph_are_judged_in_the_unit_of_the_training_labels() -> None:
-    graph, other, task = valued(), valued(offset=5000.0, scale=7.0), NodeRegression()
+    graph, other, task = valued(), valued(offset=5000.0, scale=7.0), NodeRegressionOptions().make()
     task.setup(graph)
     assert graph.labels is not None and other.labels is not None
     train = graph.labels[graph.splits.train].double()

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from gnnexp.graph.graph import Graph
 from gnnexp.tasks.decoders import Decoder, DistMult
-from gnnexp.tasks.link_prediction import LinkPrediction
+from gnnexp.tasks.link_prediction import LinkPrediction, LinkPredictionOptions
 from gnnexp.tasks.ranking import Scorer, pair_scores
 
 
@@ -32,7 +32,7 @@ class Shifted(Decoder):
 
 
 def task_of(graph: Graph, decoder: Decoder, dim: int) -> LinkPrediction:
-    task = LinkPrediction(decoder=decoder)
+    task = LinkPredictionOptions(decoder=decoder).make()
     task.setup(graph)
     task.decoder(dim, seed=0, dtype=torch.float32, device=torch.device("cpu"))
     return task

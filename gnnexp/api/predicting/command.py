@@ -60,7 +60,7 @@ def main(options: argparse.Namespace) -> Answer:
 
 
 def _of_links(model: TrainedModel, options: argparse.Namespace) -> bool:
-    return model.task.pairs and not options.embeddings
+    return model.task.options.pairs and not options.embeddings
 
 
 def _conflicts(model: TrainedModel, options: argparse.Namespace) -> list[Problem]:
@@ -71,7 +71,7 @@ def _conflicts(model: TrainedModel, options: argparse.Namespace) -> list[Problem
         problems.append(
             Problem("--embeddings", other, "a table has either embeddings or predictions", f"leave out {other}")
         )
-    if options.links and not model.task.pairs:
+    if options.links and not model.task.options.pairs:
         problems.append(
             Problem(
                 "--links",
@@ -80,7 +80,7 @@ def _conflicts(model: TrainedModel, options: argparse.Namespace) -> list[Problem
                 "leave it out, or train with task=link_prediction",
             )
         )
-    if options.probabilities and model.task.pairs:
+    if options.probabilities and model.task.options.pairs:
         problems.append(
             Problem(
                 "--probabilities",
@@ -97,7 +97,7 @@ def _table(
 ) -> Iterator[pa.RecordBatch]:
     if options.embeddings:
         return embedded(model, target, lists=Path(options.out).suffix == ".parquet")
-    if model.task.pairs:
+    if model.task.options.pairs:
         return scored(model, target, Path(options.links) if options.links else None, notes)
     return predicted(
         model, target, probabilities=options.probabilities, scores=None if target.labelled is None else scores

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from gnnexp.api.predicting.graphs import Target
 from gnnexp.api.trained import TrainedModel
-from gnnexp.tasks.base import Scores, Task
+from gnnexp.tasks.base import Scores
+from gnnexp.tasks.vertices import VertexTask
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +36,7 @@ def predicted(
     import pyarrow as pa
 
     task = model.task
+    assert isinstance(task, VertexTask)
     judge = _judge(model, target) if scores is not None else None
     classes = list(model.names.classes) or [str(number) for number in range(model.graph.num_classes)]
     first = 0
@@ -57,7 +59,7 @@ def embedded(model: TrainedModel, target: Target, *, lists: bool) -> Iterator[pa
     """
     import pyarrow as pa
 
-    width = model.graph.num_classes if model.task.pairs else model.model.options.hidden
+    width = model.graph.num_classes if model.task.options.pairs else model.model.options.hidden
     for ids, outputs in _rows(target, model.embeddings(target.graph), width):
         values = outputs.cpu().contiguous().numpy()
         columns: dict[str, Any] = {f"e_{number}": column for number, column in enumerate(values.T)}
@@ -74,8 +76,9 @@ def metrics_of_all(model: TrainedModel, target: Target, scores: Sequence[Scores]
     return judge.metrics(scores)
 
 
-def _judge(model: TrainedModel, target: Target) -> Task | None:
+def _judge(model: TrainedModel, target: Target) -> VertexTask | None:
     """The task with the labels of the graph; None without labels."""
+    assert isinstance(model.task, VertexTask)
     return None if target.labelled is None else model.task.judging(target.labelled)
 
 

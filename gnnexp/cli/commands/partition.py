@@ -44,7 +44,7 @@ def _from_graph(experiment: Experiment, key: str, console: Console) -> tuple[Par
     """A partition of the prepared graph, and its folder. `key` is the content key of the dataset."""
     graph, _ = prepare_graph(experiment.dataset, cache_root(), key)
     console.print(describe_graph(graph), soft_wrap=True)
-    if experiment.partitioner.presampled_epochs and (problems := experiment.task.options.check(graph)):
+    if experiment.partitioner.presampled_epochs and (problems := experiment.task.check_data(graph)):
         raise ConfigError(problems)  # batches are sampled, so there must be training targets
     plan = experiment.paradigm.plan(experiment, facts_of(experiment, graph))
     folder, sampled = prepare_owners(experiment, graph, key, plan.num_parts or experiment.num_ranks, console)

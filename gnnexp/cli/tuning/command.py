@@ -163,7 +163,7 @@ def _check_goal(experiment: Experiment, tuning: Tuning) -> list[Problem]:
             else "the objective needs the validation metric"
         )
         problems.append(Problem("train.eval_every", train.eval_every, what, "train.eval_every=1"))
-    metric = experiment.task.options.primary_metric
+    metric = experiment.task.usual_metric
     if lower_is_better(metric):
         problems.append(
             Problem("task.metric", metric, "tuning needs a metric of which higher is better", "set task.metric=r2")

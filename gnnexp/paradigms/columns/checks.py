@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from gnnexp.components.facts import GraphFacts
-from gnnexp.components.locate import target_of
+from gnnexp.components.locate import choice_of, target_of
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.models.layer import Layer
@@ -44,7 +44,7 @@ def check_decoupled(experiment: Experiment, attention: str) -> list[Problem]:
             Problem(
                 "paradigm.attention",
                 "frozen",
-                f"{target_of(experiment.model)} has no attention",
+                f"{choice_of(experiment.model)} has no attention",
                 "choose model=gat, or set paradigm.attention=trained",
             )
         )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gnnexp.components.locate import target_of
+from gnnexp.components.locate import choice_of
 from gnnexp.errors import Refusal
 from gnnexp.graph.block import Block
 from gnnexp.models.gat import GATLayer, GATOptions
@@ -102,7 +102,7 @@ def refusal_of(model: ModelOptions) -> Refusal | None:
         not isinstance(model, SAGEOptions | GCNOptions | GATOptions | GINOptions)
         or type(model).__base__ is not ModelOptions
     ):
-        return Refusal(f"{target_of(model)} has no counterpart among DGL's convolutions")
+        return Refusal(f"{choice_of(model)} has no counterpart among DGL's convolutions")
     if model.residual or model.norm or not model.bias:
         return Refusal("model.residual, model.norm and model.bias=false are not part of the DGL script")
     if isinstance(model, GATOptions) and model.out_heads > 1:

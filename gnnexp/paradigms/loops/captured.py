@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.comm.communicator import STAGED
-from gnnexp.components.locate import target_of
+from gnnexp.components.locate import choice_of
 from gnnexp.components.schema import WARM_UP_STEPS
 from gnnexp.errors import ConfigError, Problem, RunError
 from gnnexp.graph.block import BatchKey
@@ -159,7 +159,7 @@ def _explained(job: Job) -> Iterator[None]:
         if isinstance(first, torch.OutOfMemoryError):
             raise first from None
         raise RunError(
-            f"train.cuda_graph: a step of model={target_of(job.experiment.model)} cannot be captured "
+            f"train.cuda_graph: a step of {choice_of(job.experiment.model)} cannot be captured "
             f"({str(first).splitlines()[0]}). A captured step must not wait for the GPU, nor copy from memory that is "
             f"not pinned: {_FIX}"
         ) from first

@@ -67,7 +67,7 @@ class FullGraphTrainer(GlobalBatchTrainer[Whole]):
     def rank_batch(self, batch: Tensor, key: BatchKey) -> RankBatch:
         """Examples of the rank's loss: its own vertices in a global `batch`, or a share of the links."""
         task, comm = self.job.task, self.job.comm
-        if task.pairs:
+        if task.options.pairs:
             examples = task.examples(targets_of_rank(batch, comm.rank, comm.size), batch, key)
             return from_owners(examples, batch.numel(), self._owners, self.job.batch_comm, self.own)
         examples = task.examples(batch[contains(self.own, batch)], batch, key)
@@ -99,7 +99,7 @@ class FullGraphTrainer(GlobalBatchTrainer[Whole]):
     def batches(self, epoch: int, first: int = 0) -> Generator[Whole, None, None]:
         """One batch, or several of links. Topology is the same in every epoch, randomness is not."""
         assert first == 0, "an epoch cannot be resumed in the middle"
-        timer, pairs = self.job.timer, self.job.task.pairs
+        timer, pairs = self.job.timer, self.job.task.options.pairs
         with timer.phase("sample"):
             order = self.schedule.order(epoch)
         for step in range(self.schedule.num_steps):
@@ -208,7 +208,7 @@ def check_full_graph(experiment: Experiment, name: str) -> list[Problem]:
                 "set train.batch_size=null",
             )
         )
-    if experiment.task.options.exclude_targets:
+    if experiment.task.exclude_targets:
         problems.append(
             Problem(
                 "task.exclude_targets",

@@ -106,7 +106,7 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
             key = BatchKey(seed, epoch, step)
             with timer.phase("sample"):
                 targets, batch = targets_of(step)
-                with timer.phase("negatives") if self.job.task.pairs else nullcontext():
+                with timer.phase("negatives") if self.job.task.options.pairs else nullcontext():
                     own = self.rank_batch(targets, batch, key)
                     if (hidden := self._hidden(batch)) is not None:
                         own = replace(own, hidden=hidden)

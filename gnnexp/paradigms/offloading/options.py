@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from gnnexp.components.locate import target_of
+from gnnexp.components.locate import choice_of
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.paradigms.checks import block_layers, learns_weights
@@ -32,13 +32,13 @@ def option_problems(options: Offload) -> list[Problem]:
 
 def check_layers(experiment: Experiment, options: Offload) -> list[Problem]:
     """Conflicts with the model: kept sums need constant weights, and a budget needs layers of known memory."""
-    problems, target = [], target_of(experiment.model)
+    problems, model = [], choice_of(experiment.model)
     if options.keep == "sums" and (learns_weights(experiment) or block_layers(experiment)):
         problems.append(
             Problem(
                 "paradigm.keep",
                 "sums",
-                f"the aggregation of {target} has learned weights: its gradient needs what was aggregated",
+                f"the aggregation of {model} has learned weights: its gradient needs what was aggregated",
                 "set paradigm.keep=outputs",
             )
         )
@@ -47,7 +47,7 @@ def check_layers(experiment: Experiment, options: Offload) -> list[Problem]:
             Problem(
                 "paradigm.rows",
                 "projected",
-                f"layers of {target} have no projection of their own",
+                f"layers of {model} have no projection of their own",
                 "set paradigm.rows=cheapest",
             )
         )
@@ -56,7 +56,7 @@ def check_layers(experiment: Experiment, options: Offload) -> list[Problem]:
             Problem(
                 "paradigm.device_memory",
                 options.device_memory,
-                f"what layers of {target} take is not known",
+                f"what layers of {model} take is not known",
                 "set paradigm.chunks=<number> and paradigm.device_memory=null",
             )
         )

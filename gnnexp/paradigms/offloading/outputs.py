@@ -26,7 +26,7 @@ class Outputs:
         self._job = job
         # Outputs that no loss reads have no gradient. If examples are links, any vertex may be an end of a link.
         self._read = own
-        if not job.task.pairs:
+        if not job.task.options.pairs:
             mine = job.task.targets()
             self._read = torch.sort(mine[contains(own, mine)]).values
         self._rows = torch.searchsorted(own, self._read)

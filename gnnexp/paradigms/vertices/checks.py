@@ -6,7 +6,7 @@ import torch
 
 from gnnexp.comm.arrival import Arrival
 from gnnexp.components.facts import GraphFacts, Need
-from gnnexp.components.locate import target_of
+from gnnexp.components.locate import choice_of, target_of
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import Resident
@@ -55,7 +55,7 @@ def check_budget(experiment: Experiment, chunking: Chunking) -> list[Problem]:
         Problem(
             "paradigm.device_memory",
             chunking.budget,
-            f"what layers of {target_of(experiment.model)} take is not known",
+            f"what layers of {choice_of(experiment.model)} take is not known",
             "set paradigm.chunks=<number> and paradigm.device_memory=null",
         )
     ]
@@ -63,13 +63,13 @@ def check_budget(experiment: Experiment, chunking: Chunking) -> list[Problem]:
 
 def check_cut(experiment: Experiment, chunking: Chunking) -> list[Problem]:
     """Conflicts over a vertex-cut: a destination's in-edges are on several ranks."""
-    target, problems = target_of(experiment.partitioner), []
+    partitioner, problems = choice_of(experiment.partitioner), []
     if chunking != UNCUT:
         problems.append(
             Problem(
                 "paradigm.chunks",
                 chunking.count,
-                f"over the vertex-cut of {target} a vertex has its in-edges in several places",
+                f"over the vertex-cut of {partitioner} a vertex has its in-edges in several places",
                 "set paradigm.chunks=1 and paradigm.device_memory=null",
             )
         )
