@@ -14,7 +14,7 @@ from command_line import place
 from full_disk import room_for
 
 from gnnexp.cli.main import run_command
-from gnnexp.datasets.digits import Digits
+from gnnexp.datasets.published.digits import Digits
 from gnnexp.files.cache import cache_root
 from gnnexp.graph.partition import open_partition
 from gnnexp.partitioners.streams.dbh import DbhPartitioner

@@ -19,7 +19,7 @@ from gnnexp.experiment.build import build
 # A package that a record's author can hope for: importing it is seen, and so is making one of its classes.
 HOSTILE = """
 from pathlib import Path
-from gnnexp.datasets.digits import Digits
+from gnnexp.datasets.published.digits import Digits
 from gnnexp.launchers.local import LocalLauncher
 Path("executed-import").touch()
 

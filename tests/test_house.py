@@ -48,7 +48,7 @@ RECORDS = {
     "job.py": "what was chosen for the user, recorded",
     "datasets/formats/dgl/": "content of files",
     "datasets/formats/pyg/": "attributes of a graph of PyG",
-    "datasets/planetoid.py": "content of files",
+    "datasets/published/planetoid.py": "content of files",
     "datasets/reading/pickled.py": "content of files",
     "graph/partition.py": "a partition's description as JSON",
     "graph/storage/": "descriptions of arrays as JSON",

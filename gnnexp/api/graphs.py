@@ -110,7 +110,7 @@ def from_dgl(
         ConfigError: an option is unknown or has a wrong value.
         DataError: the data do not fit together.
     """
-    from gnnexp.datasets.formats.dgl_graph import foreign_of_dgl
+    from gnnexp.datasets.formats.dgl.dgl_graph import foreign_of_dgl
 
     dataset = _dataset(InMemory, dict(options, name=name))
     return _given(foreign_of_dgl(graph, label=label, features=features, weight=weight), dataset)

@@ -41,7 +41,7 @@ def small_config(model: Mapping[str, Any], **changes: Mapping[str, Any]) -> dict
         changes: values that are merged into groups, such as `train={"dtype": "float32"}`.
     """
     config: dict[str, Any] = {
-        "dataset": {"_target_": "gnnexp.datasets.digits.Digits"},
+        "dataset": {"_target_": "gnnexp.datasets.published.digits.Digits"},
         "partitioner": {"_target_": "gnnexp.partitioners.random.RandomPartitioner"},
         "tracker": {"_target_": "gnnexp.trackers.none.NoTracker"},
         "sampler": {"_target_": "gnnexp.samplers.fused.FusedOptions", "fanouts": [4, 3], "key": "global"},

@@ -91,7 +91,7 @@ def test_a_matrix_of_torch_sparse(cache: Path) -> None:
 
 
 def test_a_graph_of_dgl(cache: Path) -> None:
-    pytest.importorskip("gnnexp.datasets.formats.dgl_graph")
+    pytest.importorskip("gnnexp.datasets.formats.dgl.dgl_graph")
     dgl = pytest.importorskip("dgl")
     graph = dgl.graph((torch.tensor([0, 1, 2]), torch.tensor([1, 2, 3])))
     graph.ndata["feat"], graph.ndata["label"] = data().x, data().y

@@ -16,7 +16,7 @@ from malformed import (
 
 from gnnexp.cli.running.prepare import checked
 from gnnexp.config.folders import product_folder
-from gnnexp.datasets.digits import Digits
+from gnnexp.datasets.published.digits import Digits
 from gnnexp.errors import ProblemsError
 from gnnexp.files.cache import cache_root
 from gnnexp.preparation.artifacts import prepare_graph

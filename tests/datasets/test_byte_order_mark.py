@@ -16,8 +16,8 @@ from gnnexp.datasets.edge_list import EdgeList
 from gnnexp.datasets.formats.matrix import AdjacencyMatrix
 from gnnexp.datasets.formats.metis import Metis
 from gnnexp.datasets.formats.networkx_files import NetworkX
+from gnnexp.datasets.published.triples import Triples
 from gnnexp.datasets.tables.dataset import Tables
-from gnnexp.datasets.triples import Triples
 from gnnexp.graph.graph import Graph
 
 MARK = b"\xef\xbb\xbf"

@@ -23,7 +23,7 @@ from malformed import (
 )
 
 from gnnexp.datasets.edge_list import EdgeList
-from gnnexp.datasets.graphdata_npz import GraphDataNpz
+from gnnexp.datasets.published.npz import GraphDataNpz
 from torture.fuzz.kinds.small_datasets import (
     boxed,
     put_graphdata,

@@ -25,15 +25,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gnnexp.datasets.edge_list import EdgeList
-from gnnexp.datasets.formats.dgl_graph import DglGraph
-from gnnexp.datasets.formats.graphbolt import GraphBolt
+from gnnexp.datasets.formats.dgl.dgl_graph import DglGraph
+from gnnexp.datasets.formats.dgl.graphbolt import GraphBolt
 from gnnexp.datasets.formats.graphstorm import GraphStorm
 from gnnexp.datasets.formats.matrix import AdjacencyMatrix
 from gnnexp.datasets.formats.networkx_files import NetworkX
 from gnnexp.datasets.formats.pyg.dataset import Pyg
-from gnnexp.datasets.ogb import Ogb
+from gnnexp.datasets.published.ogb import Ogb
+from gnnexp.datasets.published.triples import Triples
 from gnnexp.datasets.tables.dataset import Tables
-from gnnexp.datasets.triples import Triples
 from gnnexp.errors import DataError
 from gnnexp.graph.graph import Graph
 

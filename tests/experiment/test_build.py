@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gnnexp.components.packages import install_command
 from gnnexp.components.schema import HardwareConfig, TrainConfig
 from gnnexp.components.signature import describe, fits, one_of, parameters_of, unknown
-from gnnexp.datasets.digits import Digits
+from gnnexp.datasets.published.digits import Digits
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import build, keys_of
 from gnnexp.experiment.shape import check_fields, check_node

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from gnnexp.datasets.base import ROOT_VARIABLE, Dataset
 from gnnexp.datasets.generated.rmat import Rmat
-from gnnexp.datasets.graphdata_npz import GraphDataNpz
-from gnnexp.datasets.planetoid import Planetoid
+from gnnexp.datasets.published.npz import GraphDataNpz
+from gnnexp.datasets.published.planetoid import Planetoid
 from gnnexp.experiment.build import experiment_of
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from other_user import NOBODY, SOMEBODY, acting_as, needs_root, shared_folder
 
-from gnnexp.datasets.digits import Digits
+from gnnexp.datasets.published.digits import Digits
 from gnnexp.errors import DataError
 from gnnexp.files.disk import try_lock, write_bytes
 from gnnexp.graph.storage.arrays import META

@@ -39,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def config(model: str = "mymodel.Mine") -> dict[str, Any]:
     return {
         "model": {"_target_": model},
-        "dataset": {"_target_": "gnnexp.datasets.digits.Digits"},
+        "dataset": {"_target_": "gnnexp.datasets.published.digits.Digits"},
         "tracker": {"_target_": "mytracker.Mine"},
         "hardware": {"launcher": {"_target_": "mylauncher.Mine"}},
     }
@@ -138,7 +138,9 @@ def test_gnnexps_own_code_is_one_digest_of_its_bytes(monkeypatch: pytest.MonkeyP
 
 
 def test_an_artifact_of_edited_code_is_another(folder: Path) -> None:
-    (folder / "mydata.py").write_text("from gnnexp.datasets.digits import Digits\nclass Mine(Digits):\n    y = 1\n")
+    (folder / "mydata.py").write_text(
+        "from gnnexp.datasets.published.digits import Digits\nclass Mine(Digits):\n    y = 1\n"
+    )
     from mydata import Mine  # type: ignore[import-not-found]
 
     before, key = code_key(Mine), Mine().key()

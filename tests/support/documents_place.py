@@ -15,7 +15,7 @@ from documented_commands import ROOT
 
 from gnnexp.cli.sweeping.definition import load_sweep
 from gnnexp.datasets.base import ROOT_VARIABLE
-from gnnexp.datasets.digits import Digits
+from gnnexp.datasets.published.digits import Digits
 from gnnexp.graph.storage.format import save_graph
 
 # Names in commands, and the folder of the data under $GNNEXP_DATA.

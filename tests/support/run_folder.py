@@ -7,7 +7,7 @@ from pathlib import Path
 def write_job(run_dir: Path, uid: str = "uid-1", **provenance: object) -> None:
     run_dir.mkdir(parents=True, exist_ok=True)
     config = {
-        "dataset": {"_target_": "gnnexp.datasets.digits.Digits", "name": "digits"},
+        "dataset": {"_target_": "gnnexp.datasets.published.digits.Digits", "name": "digits"},
         "model": {"_target_": "gnnexp.models.sage.SAGE", "hidden": 64},
         "train": {"epochs": 3, "batch_size": None},
         "hardware": {"workers": 2},

@@ -16,11 +16,12 @@ from pathlib import Path
 from torture.counts import Counts, Failure
 from torture.fuzz import guided
 from torture.fuzz.case import Kind
-from torture.fuzz.kinds import archives, checkpoints, configs, datasets, overrides, records, slurm_output, sweeps
+from torture.fuzz.kinds import archives, checkpoints, configs, datasets, overrides, pyg, records, slurm_output, sweeps
 from torture.fuzz.runner import FAILED, FINE, Outcome, run_cases, seeds_of
 
 KINDS: Mapping[str, Kind] = {
     "datasets": datasets.make,
+    "pyg": pyg.make,
     "checkpoints": checkpoints.make,
     "records": records.make,
     "archives": archives.make,

@@ -19,10 +19,9 @@ from gnnexp.api.trained import TrainedModel
 from gnnexp.datasets.base import unlike
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, engine
 from gnnexp.datasets.tables.files import find_files
+from gnnexp.datasets.tables.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.roles import AUTO, check_header, column, ends
-from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
-from gnnexp.datasets.tables.scan import parquet_file
-from gnnexp.datasets.tables.sql import quoted
+from gnnexp.datasets.tables.scan import parquet_file, quoted
 from gnnexp.datasets.tables.written import id_of, integer_or_text, integers_in, note_of, text_of, with_points
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.regular import open_regular

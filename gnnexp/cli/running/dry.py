@@ -11,8 +11,8 @@ from gnnexp.cli.output import Answer
 from gnnexp.cli.running.prepare import checked
 from gnnexp.components.facts import Memory
 from gnnexp.datasets.base import Dataset
-from gnnexp.datasets.digits import Digits
 from gnnexp.datasets.generated.synthetic import Synthetic
+from gnnexp.datasets.published.digits import Digits
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.check import check_data, split_notes

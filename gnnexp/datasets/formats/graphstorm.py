@@ -16,7 +16,7 @@ from typing import ClassVar, Literal
 from urllib.parse import quote
 
 from gnnexp.datasets.base import Dataset, data_folder
-from gnnexp.datasets.formats.dgl import partitions
+from gnnexp.datasets.formats.dgl import partition_files
 from gnnexp.datasets.formats.dgl.arrays import AUTO, USUAL
 from gnnexp.datasets.formats.dgl.gconstruct import Entry, Gconstruct, Label, config_in, read_config
 from gnnexp.datasets.formats.dgl.gconstruct_tables import Columns, opened, rewritten, vertex_columns
@@ -25,7 +25,7 @@ from gnnexp.datasets.splits.held_out import LinkSplit, check_link_split
 from gnnexp.datasets.tables.dataset import Tables
 from gnnexp.datasets.tables.engine import Engine, engine
 from gnnexp.datasets.tables.scaling import Empty
-from gnnexp.datasets.tables.sql import quoted
+from gnnexp.datasets.tables.scan import quoted
 from gnnexp.datasets.tables.written import integer_or_text
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.graph.graph import Graph
@@ -82,7 +82,7 @@ class GraphStorm(Dataset):
     @classmethod
     def recognised(cls, place: Path) -> list[str] | None:
         """A JSON file of gconstruct, or a folder with one that has no partition of it."""
-        made = partitions.config_in(place) if place.is_dir() else None
+        made = partition_files.config_in(place) if place.is_dir() else None
         return None if made is not None or config_in(place) is None else []
 
     @property

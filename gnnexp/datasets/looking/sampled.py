@@ -13,7 +13,7 @@ from gnnexp.datasets.reading.npz import open_npy
 from gnnexp.datasets.tables.dataset import Tables
 from gnnexp.datasets.tables.engine import Engine, engine
 from gnnexp.datasets.tables.features import width_of
-from gnnexp.datasets.tables.sql import quoted
+from gnnexp.datasets.tables.scan import quoted
 from gnnexp.datasets.tables.vertices import VertexColumns, read_labels
 
 _MEMORY = 1 << 29

@@ -9,8 +9,7 @@ from pathlib import Path
 from gnnexp.datasets.looking.places import UTF_16, Place
 from gnnexp.datasets.tables.engine import Engine, Table
 from gnnexp.datasets.tables.roles import has_usual_names
-from gnnexp.datasets.tables.scan import TextForm
-from gnnexp.datasets.tables.sql import literal, quoted
+from gnnexp.datasets.tables.scan import TextForm, literal, quoted
 from gnnexp.errors import DataError, Problem
 
 # Words that people write into empty cells of numbers.

@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar, Literal
 
 from gnnexp.components.texts import hydra_text
-from gnnexp.datasets.base import data_folder, listed, where_to_put
+from gnnexp.datasets.base import VertexDataset, data_folder, listed, where_to_put
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.regular import is_file, is_folder
 
@@ -127,6 +128,38 @@ class Archives:
             return self.fits(file)
         except DataError:
             return False
+
+
+@dataclass(kw_only=True, eq=False)
+class ArchiveDataset(VertexDataset):
+    """A data set of such a family.
+
+    Attributes:
+        archives: the family.
+        name: name of the data set. With a path, the default gives way to the name of the only file there.
+        path: the file or its folder; null = the folder in `$GNNEXP_DATA`.
+        symmetrize: add the reverse of each edge.
+        self_loops: `keep`, `add` or `remove`.
+    """
+
+    is_published: ClassVar[bool] = True
+    archives: ClassVar[Archives]
+
+    path: str | None = None
+    symmetrize: bool = True
+    self_loops: Literal["keep", "add", "remove"] = "remove"
+
+    def __post_init__(self) -> None:
+        self.name = self.archives.name(self.path, self.name)
+
+    @classmethod
+    def recognised(cls, place: Path) -> list[str] | None:
+        """A file of the family, or a folder with one."""
+        return cls.archives.recognised(place)
+
+    def sources(self) -> list[Path]:
+        """The file."""
+        return [self.archives.file(self.path, self.name)]
 
 
 def named(name: str) -> list[str]:

@@ -39,9 +39,8 @@ from gnnexp.datasets.tables.layout import (
     find_layout,
     vertex_tables,
 )
+from gnnexp.datasets.tables.moments import check_days, moment_of, read_times
 from gnnexp.datasets.tables.roles import AUTO
-from gnnexp.datasets.tables.rows.days import check_days
-from gnnexp.datasets.tables.rows.moments import moment_of, read_times
 from gnnexp.datasets.tables.scaling import Empty
 from gnnexp.datasets.tables.scan import TextForm, path_values
 from gnnexp.datasets.tables.vertices import LabelKind, Labels, NoLabel, read_splits, splits_of_files

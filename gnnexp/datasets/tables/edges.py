@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from gnnexp.datasets.tables.engine import Engine, Table, single
-from gnnexp.datasets.tables.rows.moments import Moment
-from gnnexp.datasets.tables.sql import quoted
+from gnnexp.datasets.tables.moments import Moment
+from gnnexp.datasets.tables.scan import quoted
 from gnnexp.datasets.tables.written import has_point, integers_in, text_of, with_points
 from gnnexp.errors import DataError, Problem
 

@@ -19,8 +19,17 @@ import numpy as np
 
 from gnnexp.datasets.tables.file_bytes import ends_of_lines, refuse_broken, refuse_empty, refuse_endless
 from gnnexp.datasets.tables.files import TableFiles
-from gnnexp.datasets.tables.scan import FILE, MOST_REJECTS, Dialect, TextForm, query_of, scan_of
-from gnnexp.datasets.tables.sql import literal, quoted, struct
+from gnnexp.datasets.tables.scan import (
+    FILE,
+    MOST_REJECTS,
+    Dialect,
+    TextForm,
+    literal,
+    query_of,
+    quoted,
+    scan_of,
+    struct,
+)
 from gnnexp.errors import DataError, Problem
 
 if TYPE_CHECKING:
@@ -361,7 +370,7 @@ class Engine:
         self._connection.register(name, pa.table({"id": values, "number": np.arange(len(values))}))
         return name
 
-    def positions(self, names: Sequence[str] | pa.Array, table: str) -> np.ndarray:
+    def positions(self, names: Sequence[str] | pa.Array | np.ndarray, table: str) -> np.ndarray:
         """`[n]` int64 `number` in `table` of each `id`, -1 for unknown ids."""
         asked = self.texts(names)
         found = self._connection.sql(

@@ -18,9 +18,9 @@ from gnnexp.datasets.reading.npz import NpzFile, open_npy
 from gnnexp.datasets.reading.sparse import read_sparse_npz
 from gnnexp.datasets.tables.engine import LARGEST, MOST_SHOWN, Engine, Table
 from gnnexp.datasets.tables.ids import Ids
-from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
+from gnnexp.datasets.tables.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.scaling import Empty, Moments, in_columns, loses, lost, of_columns, scaled
-from gnnexp.datasets.tables.sql import quoted
+from gnnexp.datasets.tables.scan import quoted
 from gnnexp.datasets.tables.vertices import VertexColumns
 from gnnexp.datasets.tables.written import integers_in, note_of, text_of, with_points
 from gnnexp.errors import DataError, Problem
@@ -454,7 +454,7 @@ def _numbers_of(path: Path, names: list[str], ids: Ids) -> np.ndarray:
     Raises:
         DataError: a name is no vertex.
     """
-    numbers = ids.named(names)
+    numbers = ids.numbers(names)
     unknown = np.flatnonzero(numbers < 0)
     if unknown.size:
         shown = [names[int(one)] for one in unknown[:MOST_SHOWN]]

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gnnexp.datasets.base import check_memory
+from gnnexp.datasets.reading.arrow_sizes import unpacked_sizes
 from gnnexp.datasets.reading.content import MARK
-from gnnexp.datasets.tables.arrow_sizes import unpacked_sizes
 from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.errors import DataError, Problem
 

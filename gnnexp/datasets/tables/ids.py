@@ -8,16 +8,17 @@ has a table of vertices, DuckDB joins them, and may use the disk.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from gnnexp.datasets.tables.engine import BATCH_ROWS, MOST_SHOWN, Engine, Table
-from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
-from gnnexp.datasets.tables.sql import quoted
+from gnnexp.datasets.tables.places import WrongRow, refuse_rows
+from gnnexp.datasets.tables.scan import quoted
 from gnnexp.datasets.tables.written import NoIntegersError, bytes_of, first_other, id_of, printed, text_of
 from gnnexp.kernels.tables.numbers import look_up
 from gnnexp.kernels.tables.texts import Dictionary, ascending
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 # An array over all ids between the smallest and the largest is used if it has at most this many entries per vertex.
 MOST_GAPS, _ALWAYS = 8, 1 << 20
 _MOST_DIGITS = 19  # of a number in int64
+# Integers `[n]`, or texts.
+Batch: TypeAlias = "np.ndarray | Sequence[str] | pa.Array"
 
 
 class Ids(ABC):
@@ -39,12 +42,33 @@ class Ids(ABC):
         """V."""
 
     @abstractmethod
-    def named(self, names: Sequence[str] | pa.Array) -> np.ndarray:
-        """`[n]` number of the vertex that each text names, -1 for unknown ones."""
+    def numbers(self, batch: Batch) -> np.ndarray:
+        """`[n]` number of the vertex that each integer or text names, -1 for unknown ones."""
+
+    @abstractmethod
+    def table(self, engine: Engine) -> str:
+        """A table of the engine with each `id` and its `number`: its name in SQL."""
 
     @abstractmethod
     def save(self, path: Path) -> None:
         """Write a Parquet file with the columns `id` and, in ascending order, `vertex`."""
+
+    def finder(self) -> Callable[[np.ndarray], np.ndarray]:
+        """As `numbers`, for many batches of integers."""
+        return self.numbers
+
+    def finder_in(self, texts: Dictionary) -> Callable[[np.ndarray], np.ndarray]:
+        """What finds the numbers of many places in `texts`."""
+        numbers = self.numbers_of(texts).astype(np.int32 if self.count < 2**31 else np.int64, copy=False)
+        return partial(_in_table, 0, numbers)
+
+    def numbers_of(self, texts: Dictionary) -> np.ndarray:
+        """The numbers of all texts, -1 for unknown ones."""
+        return self.numbers(array_of(texts))
+
+    def are_numbers(self, low: int, high: int) -> bool:
+        """Whether all ids from `low` to `high` are the numbers of their vertices."""
+        return False
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,20 +86,33 @@ class IntegerIds(Ids):
         """V."""
         return int(self.values.size)
 
-    @property
-    def are_numbers(self) -> bool:
-        """Whether each id is the number of its vertex."""
-        return bool((self.values == np.arange(self.count)).all())
+    def numbers(self, batch: Batch) -> np.ndarray:
+        """See `Ids.numbers`."""
+        if isinstance(batch, np.ndarray):
+            return self.finder()(batch)
+        integers = [_integer(str(one)) for one in batch]
+        known = np.array([one is not None for one in integers], np.bool_)
+        return np.where(known, self.finder()(np.array([one or 0 for one in integers], np.int64)), -1)
 
-    def lookup(self) -> Lookup:
-        """What finds the numbers of many ids."""
-        return Lookup.of(self.values)
+    def table(self, engine: Engine) -> str:
+        """See `Ids.table`."""
+        return engine.texts(self.values)
 
-    def named(self, names: Sequence[str] | pa.Array) -> np.ndarray:
-        """See `Ids.named`."""
-        found = [_integer(str(one)) for one in names]
-        known = np.array([one is not None for one in found], np.bool_)
-        return np.where(known, self.lookup().numbers(np.array([one or 0 for one in found], np.int64)), -1)
+    def finder(self) -> Callable[[np.ndarray], np.ndarray]:
+        """See `Ids.finder`: an array from the smallest id to the largest, or bisection."""
+        values = self.values
+        low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
+        dtype = np.int32 if values.size < 2**31 else np.int64
+        if high - low + 1 <= MOST_GAPS * values.size + _ALWAYS:
+            table = np.full(high - low + 1, -1, dtype)
+            table[values - low] = np.arange(values.size, dtype=dtype)
+            return partial(_in_table, low, table)
+        order = np.argsort(values, kind="stable")
+        return partial(_by_bisection, values[order], order.astype(dtype))
+
+    def are_numbers(self, low: int, high: int) -> bool:
+        """See `Ids.are_numbers`."""
+        return low >= 0 and high < self.count and bool((self.values == np.arange(self.count)).all())
 
     def save(self, path: Path) -> None:
         """Write `id` int64 and `vertex` int64."""
@@ -86,43 +123,18 @@ class IntegerIds(Ids):
         parquet.write_table(table, path, use_dictionary=False)  # all values are different
 
 
-@dataclass(frozen=True, eq=False)
-class Lookup:
-    """Finds the number of each id, in an array from the smallest id to the largest, or by bisection.
+def _in_table(low: int, table: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """`[n]` numbers of `ids` `[n]` int32 or int64 in `table`, which begins with the number of the id `low`."""
+    numbers = np.empty(ids.size, table.dtype)
+    look_up(ids, low, table, numbers)
+    return numbers
 
-    Attributes:
-        low: smallest id.
-        table: `[largest - low + 1]` number of each id, -1 for ids without a vertex; or None.
-        ordered, order: `[V]` ids in ascending order, and their numbers; or None.
-    """
 
-    low: int
-    table: np.ndarray | None
-    ordered: np.ndarray | None
-    order: np.ndarray | None
-
-    @staticmethod
-    def of(values: np.ndarray) -> Lookup:
-        """The lookup of different ids `[V]` int64."""
-        low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
-        dtype = np.int32 if values.size < 2**31 else np.int64
-        if high - low + 1 <= MOST_GAPS * values.size + _ALWAYS:
-            table = np.full(high - low + 1, -1, dtype)
-            table[values - low] = np.arange(values.size, dtype=dtype)
-            return Lookup(low, table, None, None)
-        order = np.argsort(values, kind="stable")
-        return Lookup(low, None, values[order], order.astype(dtype))
-
-    def numbers(self, ids: np.ndarray) -> np.ndarray:
-        """`[n]` numbers of `ids` `[n]` int32 or int64, -1 for unknown ids."""
-        if self.table is not None:
-            found = np.empty(ids.size, self.table.dtype)
-            look_up(ids, self.low, self.table, found)
-            return found
-        assert self.ordered is not None and self.order is not None
-        places = np.searchsorted(self.ordered, ids)
-        places[places == self.ordered.size] = 0
-        return np.where(self.ordered[places] == ids, self.order[places], self.order.dtype.type(-1))
+def _by_bisection(ordered: np.ndarray, order: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """`[n]` numbers of `ids`; `ordered`, `order`: `[V]` ids in ascending order, and their numbers."""
+    places = np.searchsorted(ordered, ids)
+    places[places == ordered.size] = 0
+    return np.where(ordered[places] == ids, order[places], order.dtype.type(-1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,12 +143,12 @@ class TextIds(Ids):
 
     Attributes:
         engine: what holds the table.
-        table: name of the table in SQL, with the columns `id` and `number`.
+        name: name of the table in SQL, with the columns `id` and `number`.
         size: V.
     """
 
     engine: Engine
-    table: str
+    name: str
     size: int
 
     @property
@@ -144,13 +156,17 @@ class TextIds(Ids):
         """V."""
         return self.size
 
-    def named(self, names: Sequence[str] | pa.Array) -> np.ndarray:
-        """See `Ids.named`."""
-        return self.engine.positions(names, self.table)
+    def numbers(self, batch: Batch) -> np.ndarray:
+        """See `Ids.numbers`."""
+        return self.engine.positions(batch, self.name)
+
+    def table(self, engine: Engine) -> str:
+        """See `Ids.table`."""
+        return self.name
 
     def save(self, path: Path) -> None:
         """Write `id` text and `vertex` int64."""
-        self.engine.copy(f"SELECT id, number AS vertex FROM {self.table} ORDER BY number", path)
+        self.engine.copy(f"SELECT id, number AS vertex FROM {self.name} ORDER BY number", path)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,12 +176,12 @@ class HeldTexts(Ids):
     Attributes:
         known: the different texts.
         places: `[V]` int32 place of the text of each vertex in `known`.
-        numbers: `[V]` int32 number of the vertex of each text in `known`.
+        vertices: `[V]` int32 number of the vertex of each text in `known`.
     """
 
     known: Dictionary
     places: np.ndarray
-    numbers: np.ndarray
+    vertices: np.ndarray
 
     @staticmethod
     def of(given: Sequence[Dictionary]) -> HeldTexts:
@@ -176,22 +192,32 @@ class HeldTexts(Ids):
             for one in given:
                 known.numbers(*one.texts())
         places = ascending(*known.texts()).astype(np.int32)
-        numbers = np.empty(places.size, np.int32)
-        numbers[places] = np.arange(places.size, dtype=np.int32)
-        return HeldTexts(known, places, numbers)
+        vertices = np.empty(places.size, np.int32)
+        vertices[places] = np.arange(places.size, dtype=np.int32)
+        return HeldTexts(known, places, vertices)
 
     @property
     def count(self) -> int:
         """V."""
         return int(self.places.size)
 
-    def named(self, names: Sequence[str] | pa.Array) -> np.ndarray:
-        """See `Ids.named`."""
+    def numbers(self, batch: Batch) -> np.ndarray:
+        """See `Ids.numbers`."""
         import pyarrow as pa
 
-        places = self.known.known(*bytes_of(pa.array(names, pa.large_string())))
-        found: np.ndarray = np.append(self.numbers, np.int32(-1))[places]  # place -1 is the last one
-        return found
+        places = self.known.known(*bytes_of(pa.array(batch, pa.large_string())))
+        numbers: np.ndarray = np.append(self.vertices, np.int32(-1))[places]  # place -1 is the last one
+        return numbers
+
+    def numbers_of(self, texts: Dictionary) -> np.ndarray:
+        """See `Ids.numbers_of`. Texts of the only dictionary are not looked up again."""
+        return self.vertices if texts is self.known else super().numbers_of(texts)
+
+    def table(self, engine: Engine) -> str:
+        """See `Ids.table`."""
+        import pyarrow as pa
+
+        return engine.texts(array_of(self.known).take(pa.array(self.places)))
 
     def save(self, path: Path) -> None:
         """Write `id` text and `vertex` int64."""

@@ -10,16 +10,17 @@ from gnnexp.datasets.reading.names import Column, Columns
 from gnnexp.datasets.tables.edges import RELATIONS, EdgeColumns, relation_of
 from gnnexp.datasets.tables.engine import Engine, Table
 from gnnexp.datasets.tables.files import TableFiles, find_files
-from gnnexp.datasets.tables.numbers import as_weights, no_numbers, numeric
+from gnnexp.datasets.tables.moments import moment_of, with_fractions
 from gnnexp.datasets.tables.roles import AUTO, check_header, column, ends, is_only_header, words_of
-from gnnexp.datasets.tables.rows.moments import moment_of, with_fractions
-from gnnexp.datasets.tables.scan import TextForm, path_values
-from gnnexp.datasets.tables.sql import quoted
+from gnnexp.datasets.tables.scan import TextForm, path_values, quoted
 from gnnexp.datasets.tables.vertices import VertexColumns
 from gnnexp.datasets.tables.written import (
     NoIntegersError,
     are_integers,
+    as_weights,
+    no_numbers,
     note_of,
+    numeric,
     with_points,
 )
 from gnnexp.errors import DataError, Findings, Problem

@@ -10,13 +10,27 @@ from urllib.parse import unquote
 
 from gnnexp.datasets.tables.file_bytes import comment_of, has_quotes
 from gnnexp.datasets.tables.files import TableFiles
-from gnnexp.datasets.tables.sql import literal, quoted, struct
 
 # Rows that types are found by: a few milliseconds. A row that does not fit its type later is an error with its line.
 _SAMPLE_ROWS = 1 << 17
 MOST_REJECTS = 1_000_000
 FILE = "file of gnnexp"  # a column with the file of each row
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+def quoted(name: str) -> str:
+    """A column's name in SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """A text in SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def struct(types: Mapping[str, str]) -> str:
+    """Names of columns with their types, in SQL."""
+    return "{" + ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in types.items()) + "}"
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from gnnexp.datasets.tables.engine import MOST_SHOWN, WHOLE, Engine, Table
-from gnnexp.datasets.tables.numbers import REAL, no_numbers, numeric
+from gnnexp.datasets.tables.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.roles import AUTO
-from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.scaling import Moments, loses, lost
-from gnnexp.datasets.tables.scan import TextForm
-from gnnexp.datasets.tables.sql import literal, quoted
-from gnnexp.datasets.tables.written import cut, note_of, points_of, with_points
+from gnnexp.datasets.tables.scan import TextForm, literal, quoted
+from gnnexp.datasets.tables.written import REAL, cut, no_numbers, note_of, numeric, points_of, with_points
 from gnnexp.errors import DataError, Problem
 
 LabelKind = Literal["auto", "class", "real"]

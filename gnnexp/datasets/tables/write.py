@@ -21,9 +21,8 @@ from gnnexp.datasets.tables.engine import Engine
 from gnnexp.datasets.tables.features import FeatureForm, Matrix, read_feature_file, read_features
 from gnnexp.datasets.tables.ids import Ids, IntegerIds, ids_of_rows
 from gnnexp.datasets.tables.layout import Layout
-from gnnexp.datasets.tables.rows.named import named_by_edges
-from gnnexp.datasets.tables.rows.numbering import numbered
-from gnnexp.datasets.tables.rows.raw_edges import RawEdges, read_edges
+from gnnexp.datasets.tables.numbering import named_by_edges, numbered
+from gnnexp.datasets.tables.raw_edges import RawEdges, read_edges
 from gnnexp.datasets.tables.spool import Spool
 from gnnexp.datasets.tables.vertices import LabelKind, Labels, NoLabel, read_labels
 from gnnexp.datasets.tables.written import NoIntegersError
@@ -122,8 +121,6 @@ def number(reader: Engine, layout: Layout, rules: Rules, place: Path, rows: int 
         spool, dropped = found
         spools.append(spool)
         notes += [_dropped(dropped, one.columns.name)] if dropped else []
-        if one.spool is not None and one.spool is not spool:
-            one.spool.remove()
     findings.raise_all()
     return Numbered(ids, counts, starts, spools, [len(one.relations) for one in layout.edges], notes)
 

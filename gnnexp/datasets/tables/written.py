@@ -1,4 +1,4 @@
-"""What the texts of a column stand for: integers, if each text is as its integer is printed; else texts.
+"""What the texts of a column stand for: integers, if each text is as its integer is printed; else texts, or numbers.
 
 One exception: pandas writes integers as `1.0` if a cell of their column is empty. A column is written file by file.
 So all of its values still count as integers if each file writes all of its own with `.0`, or none. This is said with a
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gnnexp.datasets.tables.engine import Engine, Points, Table
-from gnnexp.datasets.tables.sql import literal, quoted
+from gnnexp.datasets.tables.engine import WHOLE, Engine, Points, Table
+from gnnexp.datasets.tables.scan import literal, quoted
 from gnnexp.errors import DataError, Problem
 from gnnexp.kernels.tables.integers import integers_of
 
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 _WIDE = ("HUGEINT", "UHUGEINT", "UBIGINT")
-_REAL = ("FLOAT", "DOUBLE")
+REAL = ("FLOAT", "DOUBLE")
+_NUMERIC = (*WHOLE, *REAL, "BOOLEAN", "DECIMAL")
+_THOUSANDS = re.compile(r"[-+]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?|[-+]?[0-9]{1,3}(\.[0-9]{3})+(,[0-9]*)?")
 _EXACT = 2**53  # larger whole numbers may be inexact as real numbers.
 _INTEGER = "(0|-?[1-9][0-9]*)"
 
@@ -54,7 +56,7 @@ def with_points(engine: Engine, table: Table, columns: Iterable[str], *, late: b
     asked = [
         name
         for name in dict.fromkeys(columns)
-        if name in table.looks and name not in table.points and (late or table.looks[name] in _REAL)
+        if name in table.looks and name not in table.points and (late or table.looks[name] in REAL)
     ]
     found = {name: points_of(engine, table, quoted(name)) for name in asked}
     points = {name: one for name, one in found.items() if one is not None and one.values}
@@ -127,7 +129,7 @@ def are_integers(engine: Engine, table: Table, column: str) -> bool:
     if kind in _INTEGERS or kind == "VARCHAR" or kind.startswith("ENUM"):
         return kind in _INTEGERS
     fix = "write the ids as integers or texts"
-    if kind not in _REAL:
+    if kind not in REAL:
         raise DataError(Problem(f"{table.files.shown}, column {column}", kind, "ids are integers or texts", fix))
     real = f"real numbers must be whole, and at most {_EXACT} (2^53)"
     broken = engine.rows(
@@ -145,7 +147,7 @@ def are_integers(engine: Engine, table: Table, column: str) -> bool:
 def id_of(table: Table, column: str, *, text: bool) -> str:
     """The id in a column, in SQL: a text, or BIGINT if the column has a type. What a file has as a text stays one."""
     name = quoted(column)
-    if table.types[column] not in _REAL:
+    if table.types[column] not in REAL:
         return name if column in table.looks else f"{name}::{'VARCHAR' if text else 'BIGINT'}"
     whole = f"TRY_CAST({name} AS BIGINT)"  # NULL for NaN
     return f"{whole}::VARCHAR" if text else whole
@@ -181,9 +183,9 @@ def integer_or_text(engine: Engine, table: Table, column: str, *, points: bool) 
     A typed column stays as it is, but for whole real numbers. With `points`, integers may end with `.0`.
     """
     name = quoted(column)
-    if table.types[column] in _REAL:
+    if table.types[column] in REAL:
         return f"(CASE WHEN {name} = floor({name}) THEN TRY_CAST({name} AS BIGINT) END)"
-    if column not in table.looks or (not points and table.looks[column] in _REAL):
+    if column not in table.looks or (not points and table.looks[column] in REAL):
         return name
     if not first_other(engine, table, column):
         return printed(text_of(table, column))
@@ -223,3 +225,36 @@ def integers_in(texts: Sequence[str]) -> list[int] | None:
 def has_point(table: Table, text: str) -> bool:
     """Whether a text is an integer with a fraction of zero."""
     return re.fullmatch(_INTEGER + fraction(table), text) is not None
+
+
+def numeric(table: Table, names: list[str]) -> list[str]:
+    """The columns that have numbers, or lists of numbers."""
+    kinds = {name: re.sub(r"\[\d*\]$|\(.*\)$", "", table.look(name)) for name in names}
+    return [name for name, kind in kinds.items() if kind in _NUMERIC]
+
+
+def as_weights(reader: Engine, table: Table, name: str) -> Table:
+    """The same table, with a column of weights as real numbers.
+
+    Raises:
+        DataError: the column has no numbers. Shows the first other value.
+    """
+    if name not in numeric(table, [name]) or table.types[name].endswith("]"):
+        raise DataError(no_numbers(reader, table, name, "set dataset.weight=null, or give numbers"))
+    return reader.as_numbers(table, [name])
+
+
+def no_numbers(reader: Engine, table: Table, name: str, fix: str) -> Problem:
+    """The problem of a column that should have numbers."""
+    shown = table.types[name]
+    if shown == "VARCHAR":
+        column = quoted(name)
+        first = reader.rows(
+            f"SELECT {column} FROM {table.name} WHERE {column} IS NOT NULL AND "
+            f"TRY_CAST({column} AS DOUBLE) IS NULL LIMIT 1",
+            table,
+        )
+        shown = first[0][0][:60] if first else shown
+        if first and _THOUSANDS.fullmatch(first[0][0]):
+            fix = f"write numbers without signs between thousands, or {fix}"
+    return Problem(f"{table.files.shown}, column {name}", shown, "is no column of numbers", fix)

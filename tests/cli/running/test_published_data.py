@@ -12,7 +12,7 @@ import scipy.sparse
 from gnnexp.cli.main import run_command
 from gnnexp.cli.running.prepare import checked
 from gnnexp.cli.running.provenance import origin_of
-from gnnexp.datasets.digits import Digits
+from gnnexp.datasets.published.digits import Digits
 
 
 @pytest.fixture

@@ -15,10 +15,9 @@ from gnnexp.config.compose import compose
 from gnnexp.config.folders import own_folders
 from gnnexp.config.hints import classes_of
 from gnnexp.datasets.base import ROOT_VARIABLE, Dataset
-from gnnexp.datasets.fb100 import Fb100
-from gnnexp.datasets.graphdata_npz import GraphDataNpz
-from gnnexp.datasets.heterophilous_npz import HeterophilousNpz
 from gnnexp.datasets.looking.guess import recognised
+from gnnexp.datasets.published.fb100 import Fb100
+from gnnexp.datasets.published.npz import GraphDataNpz, HeterophilousNpz
 from gnnexp.errors import DataError
 from gnnexp.experiment.build import build
 from gnnexp.graph.graph import Graph

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from gnnexp.datasets.ogb import Ogb
+from gnnexp.datasets.published.ogb import Ogb
 from gnnexp.errors import DataError
 from gnnexp.graph.graph import Graph
 

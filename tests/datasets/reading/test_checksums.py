@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from gnnexp.datasets import base
-from gnnexp.datasets.aminer import Aminer
-from gnnexp.datasets.planetoid import Planetoid
+from gnnexp.datasets.published.aminer import Aminer
+from gnnexp.datasets.published.planetoid import Planetoid
+from gnnexp.datasets.published.triples import Triples
 from gnnexp.datasets.reading.checksums import origin_of, published
-from gnnexp.datasets.triples import Triples
 from gnnexp.errors import DataError
 
 Find = Callable[[str], Path]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from gnnexp.datasets.ogb import Ogb
+from gnnexp.datasets.published.ogb import Ogb
 from gnnexp.errors import DataError
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import SparseRows

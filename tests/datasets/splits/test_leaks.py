@@ -19,17 +19,17 @@ import yaml
 from dgl_here import read_here
 
 from gnnexp.datasets.edge_list import EdgeList
-from gnnexp.datasets.formats.dgl_graph import DglGraph
-from gnnexp.datasets.formats.dgl_partitions import DglPartitions
-from gnnexp.datasets.formats.graphbolt import GraphBolt
+from gnnexp.datasets.formats.dgl.dgl_graph import DglGraph
+from gnnexp.datasets.formats.dgl.dgl_partitions import DglPartitions
+from gnnexp.datasets.formats.dgl.graphbolt import GraphBolt
 from gnnexp.datasets.formats.graphstorm import GraphStorm
 from gnnexp.datasets.formats.matrix import AdjacencyMatrix
 from gnnexp.datasets.formats.networkx_files import NetworkX
 from gnnexp.datasets.formats.pyg.dataset import Pyg
 from gnnexp.datasets.generated.rmat import Rmat
-from gnnexp.datasets.ogb import Ogb
+from gnnexp.datasets.published.ogb import Ogb
+from gnnexp.datasets.published.triples import Triples
 from gnnexp.datasets.tables.dataset import Tables
-from gnnexp.datasets.triples import Triples
 from gnnexp.graph.graph import Graph
 
 SHARES = {"val": 0.1, "test": 0.2}

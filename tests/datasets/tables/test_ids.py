@@ -17,7 +17,7 @@ from gnnexp.datasets.reading.names import ids_file
 from gnnexp.datasets.tables import dataset
 from gnnexp.datasets.tables.engine import Engine, engine
 from gnnexp.datasets.tables.files import find_files
-from gnnexp.datasets.tables.ids import HeldTexts, IntegerIds
+from gnnexp.datasets.tables.ids import HeldTexts, IntegerIds, TextIds
 from gnnexp.datasets.tables.written import bytes_of
 from gnnexp.errors import DataError
 from gnnexp.kernels.tables.texts import Dictionary
@@ -117,23 +117,39 @@ def test_texts_in_memory_are_numbered_in_ascending_order(
     monkeypatch.setattr("gnnexp.datasets.tables.ids.BATCH_ROWS", 4)  # so that several groups of rows are written
     ids = HeldTexts.of([_held(_NAMES[part:], _NAMES[:part]) for part in range(parts)])
     ascending = sorted(_NAMES, key=str.encode)
-    assert ids.count == len(_NAMES) and ids.named([*ascending, "unknown"]).tolist() == [*range(len(_NAMES)), -1]
+    assert ids.count == len(_NAMES) and ids.numbers([*ascending, "unknown"]).tolist() == [*range(len(_NAMES)), -1]
     ids.save(tmp_path / "ids.parquet")
     saved = pq.read_table(tmp_path / "ids.parquet")
     assert saved.schema == pa.schema([("id", pa.string()), ("vertex", pa.int64())])
     assert saved.to_pydict() == {"id": ascending, "vertex": list(range(len(_NAMES)))}
 
 
+def test_all_kinds_of_ids_find_the_same_numbers(tmp_path: Path) -> None:
+    names, asked = ["10", "2", "33"], ["33", "10", "4", "2"]
+    text(tmp_path / "edges.csv", "src,dst", "a,b")
+    with engine(tmp_path, 1 << 28, 1) as reader:
+        table = reader.table(find_files("dataset.edges", tmp_path, "edges.csv"))
+        held = HeldTexts.of([_held(["33", "2"], ["10"])])
+        kinds = [IntegerIds(np.array([10, 2, 33])), TextIds(reader, reader.texts(names), 3), held]
+        for ids in kinds:
+            rows = reader.rows(f"SELECT id::VARCHAR, number FROM {ids.table(reader)} ORDER BY number", table)
+            assert rows == [("10", 0), ("2", 1), ("33", 2)]
+        texts = _held(asked)
+        for ids in kinds:
+            assert ids.numbers(asked).tolist() == [2, 0, -1, 1]
+            assert ids.finder_in(texts)(np.array([1, 0, 2, 3, 0])).tolist() == [0, 2, -1, 1, 2]
+
+
 @given(names=st.lists(st.text("0123456789-x", max_size=21), min_size=1, max_size=9))
 def test_texts_name_integers(names: list[str]) -> None:
     values = np.array([-5, 0, 12, 2**63 - 1, -(2**63)], np.int64)
     texts = ["-5", "12", str(2**63 - 1), str(-(2**63)), "x", "", "-", "9" * 30, str(2**63), str(-(2**63) - 1)]
-    assert IntegerIds(values).named(texts).tolist() == [0, 2, 3, 4, *[-1] * 6]
+    assert IntegerIds(values).numbers(texts).tolist() == [0, 2, 3, 4, *[-1] * 6]
     expected = [
         values.tolist().index(int(one)) if one.removeprefix("-").isdecimal() and int(one) in values else -1
         for one in names
     ]
-    assert IntegerIds(values).named(names).tolist() == expected
+    assert IntegerIds(values).numbers(names).tolist() == expected
 
 
 # Bytes of a dictionary: all fit in memory; those of one table fit, but not those of all tables of people; none fits.

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from gnnexp.cli.main import run_command
 from gnnexp.datasets.base import ROOT_VARIABLE
 from gnnexp.datasets.generated.dcsbm import Dcsbm
-from gnnexp.datasets.planetoid import Planetoid
+from gnnexp.datasets.published.planetoid import Planetoid
 from gnnexp.errors import ConfigError
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition

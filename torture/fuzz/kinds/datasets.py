@@ -44,7 +44,7 @@ def make(random: Random) -> Case:
     names = random.sample(sorted(files), min(len(files), random.choice([1, 1, 1, 2])))
     harmed = {name: _damage(name)(files[name], random) for name in names}
     links = _link(names[0], harmed) if random.random() < 0.01 else None
-    return Case(f"{form}: {', '.join(names)}", {**files, **harmed}, lambda: _load(dataset), links=links)
+    return Case(f"{form}: {', '.join(names)}", {**files, **harmed}, lambda: valid_graph(dataset), links=links)
 
 
 def _link(name: str, files: dict[str, bytes]) -> dict[str, str]:
@@ -95,7 +95,7 @@ def _tar_gz(content: bytes, random: Random) -> bytes:
     return damaged(packed, random) if random.random() < 0.2 else packed
 
 
-def _load(dataset: Dataset) -> Graph:
+def valid_graph(dataset: Dataset) -> Graph:
     """The graph, which must keep all rules but that it has something to train on."""
     if getattr(dataset, "streamed", False):
         return prepare_graph(dataset, cache_root())[0]  # written piece by piece, and judged there

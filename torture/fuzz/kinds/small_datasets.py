@@ -16,16 +16,15 @@ import scipy.io
 import scipy.sparse
 import torch
 
-from gnnexp.datasets.aminer import Aminer
 from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.edge_list import EdgeList
-from gnnexp.datasets.fb100 import Fb100
 from gnnexp.datasets.gnnexp_format import GnnexpFormat
-from gnnexp.datasets.graphdata_npz import GraphDataNpz
-from gnnexp.datasets.heterophilous_npz import HeterophilousNpz
-from gnnexp.datasets.ogb import Ogb
-from gnnexp.datasets.planetoid import Planetoid
-from gnnexp.datasets.triples import Triples
+from gnnexp.datasets.published.aminer import Aminer
+from gnnexp.datasets.published.fb100 import Fb100
+from gnnexp.datasets.published.npz import GraphDataNpz, HeterophilousNpz
+from gnnexp.datasets.published.ogb import Ogb
+from gnnexp.datasets.published.planetoid import Planetoid
+from gnnexp.datasets.published.triples import Triples
 from gnnexp.graph.storage.format import save_graph
 from gnnexp.testing.graphs import nasty_graph
 

@@ -14,10 +14,8 @@ from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.formats.dgl.gconstruct import FORMAT_FIX, Entry, Feature, Label
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table
 from gnnexp.datasets.tables.files import TableFiles
-from gnnexp.datasets.tables.numbers import numeric
-from gnnexp.datasets.tables.scan import TextForm
-from gnnexp.datasets.tables.sql import quoted
-from gnnexp.datasets.tables.written import integer_or_text, note_of, text_of, with_points
+from gnnexp.datasets.tables.scan import TextForm, quoted
+from gnnexp.datasets.tables.written import integer_or_text, note_of, numeric, text_of, with_points
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.files.regular import what_is
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from gnnexp.datasets.formats.dgl_partitions import DglPartitions
+from gnnexp.datasets.formats.dgl.dgl_partitions import DglPartitions
 from gnnexp.errors import ConfigError, DataError, Problem
 
 

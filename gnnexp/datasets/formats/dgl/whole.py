@@ -11,7 +11,7 @@ import numpy as np
 
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.formats.dgl.arrays import ID, DglArrays, DglEdges
-from gnnexp.datasets.formats.dgl.partitions import FIX, PartConfig, PartFiles, Ranges
+from gnnexp.datasets.formats.dgl.partition_files import FIX, PartConfig, PartFiles, Ranges
 from gnnexp.datasets.formats.dgl.reader import Job, read_files
 from gnnexp.datasets.formats.dgl.tensors import read_tensors
 from gnnexp.errors import DataError, Problem

@@ -140,9 +140,15 @@ def test_sizes_are_compared_before_memory_is_taken(tmp_path: Path) -> None:
     refused(tmp_path / "g.pt", changed(saved({"edge_index": torch.tensor([[0, 1, 77], [1, 2, 0]])}), expanded), "GiB")
 
 
+def called(name: bytes) -> bytes:
+    """A pickle that calls a class with 3."""
+    return b"\x80\x02c" + name + b"\nK\x03\x85R."
+
+
 HOSTILE = {
-    "nested tuples to hash": b"\x80\x02})" + b"\x85" * 10**5 + b"K\x01s.",
-    "shared tuples to hash": b"\x80\x02})" + b"".join(b"q\x01h\x01h\x01\x86" for _ in range(60)) + b"K\x01s.",
+    "a list as a key": b"\x80\x02}]K\x01s.",
+    "bytes": called(b"builtins\nbytearray"),
+    "numbers": called(b"torch\nFloatTensor"),
     "opcode": b"\x80\x02}\x8f.",
     "memo": b"\x80\x02K\x01r\xff\xff\xff\x7f.",
     "empty": b"",
@@ -199,6 +205,12 @@ def test_tensors_are_maps_of_the_file(tmp_path: Path) -> None:
     assert found["d"].item() == 3 and found["e"].tolist() == [[0, 3], [1, 4], [2, 5]]
     found["a"].zero_()
     assert path.read_bytes() == before, "what is written to a tensor does not reach the file"
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_every_protocol_of_torch(tmp_path: Path, protocol: int) -> None:
+    torch.save(pyg.Data(**plain()), tmp_path / "g.pt", pickle_protocol=protocol)
+    assert Pyg(path=str(tmp_path / "g.pt")).load().num_nodes == 3
 
 
 def test_a_sparse_tensor_must_be_one(tmp_path: Path) -> None:

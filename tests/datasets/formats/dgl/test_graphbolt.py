@@ -14,7 +14,7 @@ from gnnexp.config.compose import compose
 from gnnexp.config.folders import own_folders
 from gnnexp.config.hints import classes_of
 from gnnexp.datasets.base import Dataset
-from gnnexp.datasets.formats.graphbolt import GraphBolt
+from gnnexp.datasets.formats.dgl.graphbolt import GraphBolt
 from gnnexp.datasets.looking.guess import recognised
 from gnnexp.errors import DataError
 from gnnexp.experiment.build import build

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse
 import torch
 
-from gnnexp.datasets.aminer import Aminer
+from gnnexp.datasets.published.aminer import Aminer
 from gnnexp.errors import ConfigError, DataError
 from gnnexp.graph.sparse import SparseRows
 

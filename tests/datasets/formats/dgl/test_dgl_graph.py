@@ -18,7 +18,7 @@ from gnnexp.config.compose import compose
 from gnnexp.config.folders import own_folders
 from gnnexp.config.hints import classes_of
 from gnnexp.datasets.base import Dataset
-from gnnexp.datasets.formats.dgl_graph import DglGraph, foreign_of_dgl
+from gnnexp.datasets.formats.dgl.dgl_graph import DglGraph, foreign_of_dgl
 from gnnexp.datasets.looking.guess import recognised
 from gnnexp.errors import ConfigError, DataError
 from gnnexp.experiment.build import build

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import gnnexp
-from gnnexp.datasets.dgl_builtin import DglBuiltin
-from gnnexp.datasets.digits import Digits, nearest_neighbors
 from gnnexp.datasets.gnnexp_format import GnnexpFormat
+from gnnexp.datasets.published.dgl_builtin import DglBuiltin
+from gnnexp.datasets.published.digits import Digits, nearest_neighbors
 from gnnexp.errors import ConfigError, DataError
 from gnnexp.graph.storage.format import save_graph
 
@@ -93,7 +93,7 @@ def test_nothing_else_of_the_package_downloads() -> None:
     )
     package = Path(gnnexp.__file__).parent
     found = {str(file.relative_to(package)) for file in package.rglob("*.py") if words.search(file.read_text())}
-    assert found == {"datasets/dgl_builtin.py", "datasets/ogb.py"}
+    assert found == {"datasets/published/dgl_builtin.py", "datasets/published/ogb.py"}
 
 
 def test_unknown_dgl_dataset_lists_the_known_ones() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from operator import itemgetter
@@ -13,7 +14,8 @@ import numpy as np
 
 from gnnexp.datasets.tables.edges import ENDS, EdgeColumns
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table
-from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
+from gnnexp.datasets.tables.ids import Ids, array_of
+from gnnexp.datasets.tables.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.spool import Spool
 from gnnexp.datasets.tables.written import bytes_of, id_of, integer_of, parsed
 from gnnexp.errors import Findings
@@ -28,33 +30,168 @@ _TWO_ENDS = "give each edge two ends"
 
 
 @dataclass(frozen=True, eq=False)
-class RawEdges:
+class RawEdges(ABC):
     """Edges as the table has them, read once.
 
     Attributes:
         columns: the table.
-        spool: columns `source` and `destination`: ids (int32 if all of them fit, else int64), or places of ids in
-            `texts`; and what edges have besides. Or None.
-        rows: name in SQL of the rows, if there is no spool.
         span: smallest and largest id of each end, if its ids are integers.
-        texts: the different texts of each end, if its ids are texts and fit in memory; or None.
+        dictionaries: the different ids by type of vertices, where they are texts that fit in memory.
     """
 
     columns: EdgeColumns
-    spool: Spool | None
-    rows: str
     span: tuple[tuple[int, int], tuple[int, int]]
-    texts: tuple[Dictionary | None, Dictionary | None] = (None, None)
+    dictionaries: Mapping[str, Dictionary]
 
-    def integers(self, engine: Engine, end: int) -> Iterator[np.ndarray]:
+    @property
+    @abstractmethod
+    def num_rows(self) -> int:
+        """Number of edges."""
+
+    @abstractmethod
+    def integers(self, end: int) -> Iterator[np.ndarray]:
         """Chunks of the ids of an end, if they are integers."""
-        if self.spool is not None:
-            yield from (ids for (ids,) in self.spool.chunks((ENDS[end],)))
-        else:
-            yield from (
-                batch.column(0).to_numpy()
-                for batch in engine.batches(f"SELECT {ENDS[end]} FROM {self.rows}", self.columns.table)
-            )
+
+    @abstractmethod
+    def texts(self, engine: Engine, kind: str) -> str:
+        """The ids of a type of vertices, if they are texts: a query in SQL with the column `id`."""
+
+    @abstractmethod
+    def numbers(self, ids: Mapping[str, Ids]) -> Iterator[list[np.ndarray]]:
+        """Chunks: numbers of the vertices at both ends (-1 for unknown ids), and what edges have besides."""
+
+    @abstractmethod
+    def unknown(self, ids: Mapping[str, Ids]) -> list[tuple[int, int, object]]:
+        """The first rows with an unknown id: row, end and id. A row may be there twice."""
+
+    def numbered(self, ids: Mapping[str, Ids], width: np.dtype) -> Spool | None:
+        """The spool of these edges, if it has numbers of vertices already."""
+        return None
+
+    @abstractmethod
+    def remove(self) -> None:
+        """Remove the files of these edges, which are no longer needed."""
+
+
+@dataclass(frozen=True, eq=False)
+class SpooledEdges(RawEdges):
+    """Edges in a spool.
+
+    Attributes:
+        spool: columns `source` and `destination`: ids (int32 if all of them fit, else int64), or places of ids in the
+            dictionary of their type; and what edges have besides.
+    """
+
+    spool: Spool
+
+    @property
+    def num_rows(self) -> int:
+        """See `RawEdges.num_rows`."""
+        return self.spool.num_rows
+
+    def integers(self, end: int) -> Iterator[np.ndarray]:
+        """See `RawEdges.integers`."""
+        return (ids for (ids,) in self.spool.chunks((ENDS[end],)))
+
+    def texts(self, engine: Engine, kind: str) -> str:
+        """See `RawEdges.texts`."""
+        return f"SELECT id FROM {engine.texts(array_of(self.dictionaries[kind]))}"
+
+    def numbers(self, ids: Mapping[str, Ids]) -> Iterator[list[np.ndarray]]:
+        """See `RawEdges.numbers`."""
+        finders = self._finders(ids)
+        for chunk in self.spool.chunks():
+            yield [*(find(values) for find, values in zip(finders, chunk, strict=False)), *chunk[2:]]
+
+    def unknown(self, ids: Mapping[str, Ids]) -> list[tuple[int, int, object]]:
+        """See `RawEdges.unknown`."""
+        finders, row, found = self._finders(ids), 0, list[tuple[int, int, object]]()
+        for chunk in self.spool.chunks(ENDS):
+            for end, (find, values) in enumerate(zip(finders, chunk, strict=True)):
+                places = np.flatnonzero(find(values) < 0)[:MOST_SHOWN]
+                found += [(row + int(place), end, self._id(end, int(values[place]))) for place in places]
+            row += chunk[0].size
+            if len(found) >= MOST_SHOWN:
+                break
+        return found
+
+    def numbered(self, ids: Mapping[str, Ids], width: np.dtype) -> Spool | None:
+        """See `RawEdges.numbered`."""
+        ends = zip(self.columns.types, self.span, strict=True)
+        fits = self.spool.dtypes["source"] == width and all(ids[kind].are_numbers(*span) for kind, span in ends)
+        return self.spool if fits else None
+
+    def remove(self) -> None:
+        """See `RawEdges.remove`."""
+        self.spool.remove()
+
+    def _finders(self, ids: Mapping[str, Ids]) -> list[Callable[[np.ndarray], np.ndarray]]:
+        """For each end, what turns values of the spool into numbers of vertices, -1 for unknown ids."""
+        finders = {
+            kind: ids[kind].finder_in(self.dictionaries[kind]) if kind in self.dictionaries else ids[kind].finder()
+            for kind in {*self.columns.types}
+        }
+        return [finders[kind] for kind in self.columns.types]
+
+    def _id(self, end: int, value: int) -> object:
+        """The id that a value of the spool stands for."""
+        kind = self.columns.types[end]
+        return array_of(self.dictionaries[kind])[value].as_py() if kind in self.dictionaries else value
+
+
+@dataclass(frozen=True, eq=False)
+class KeptEdges(RawEdges):
+    """Edges in a table of the engine, which may use the disk.
+
+    Attributes:
+        engine: the engine.
+        rows: name in SQL of the table: `source`, `destination`, `number`, and what edges have besides.
+    """
+
+    engine: Engine
+    rows: str
+
+    @property
+    def num_rows(self) -> int:
+        """See `RawEdges.num_rows`."""
+        return self.engine.count(self.rows)
+
+    def integers(self, end: int) -> Iterator[np.ndarray]:
+        """See `RawEdges.integers`."""
+        batches = self.engine.batches(f"SELECT {ENDS[end]} FROM {self.rows}", self.columns.table)
+        return (batch.column(0).to_numpy() for batch in batches)
+
+    def texts(self, engine: Engine, kind: str) -> str:
+        """See `RawEdges.texts`."""
+        ends = [end for end, one in zip(ENDS, self.columns.types, strict=True) if one == kind]
+        return " UNION ALL ".join(f"SELECT {end} AS id FROM {self.rows}" for end in ends)
+
+    def numbers(self, ids: Mapping[str, Ids]) -> Iterator[list[np.ndarray]]:
+        """See `RawEdges.numbers`."""
+        # Without weights, the order of edges does not matter, and is not kept: a sort would take most of the time.
+        data = "".join(f", e.{name}" for name in self.columns.data)
+        order = "" if self.columns.weight is None else " ORDER BY e.number"
+        joined = f"SELECT coalesce(a.number, -1), coalesce(b.number, -1){data} FROM {self._joined(ids)}{order}"
+        for batch in self.engine.batches(joined, self.columns.table):
+            yield [values.to_numpy(zero_copy_only=False) for values in batch.columns]
+
+    def unknown(self, ids: Mapping[str, Ids]) -> list[tuple[int, int, object]]:
+        """See `RawEdges.unknown`."""
+        rows = self.engine.rows(
+            "SELECT e.number, a.number IS NULL, e.source, b.number IS NULL, e.destination FROM "
+            f"{self._joined(ids)} WHERE a.number IS NULL OR b.number IS NULL ORDER BY e.number LIMIT {MOST_SHOWN}",
+            self.columns.table,
+        )
+        return [(row[0], end, row[2 + 2 * end]) for row in rows for end in (0, 1) if row[1 + 2 * end]]
+
+    def _joined(self, ids: Mapping[str, Ids]) -> str:
+        """The rows `e` with the numbers `a` of their sources and `b` of their destinations, in SQL."""
+        source, destination = (ids[kind].table(self.engine) for kind in self.columns.types)
+        sources = f"{self.rows} e LEFT JOIN {source} a ON e.source = a.id"
+        return f"{sources} LEFT JOIN {destination} b ON e.destination = b.id"
+
+    def remove(self) -> None:
+        """See `RawEdges.remove`. The engine removes its tables when it is closed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,23 +247,13 @@ def read_edges(
     return _in_memory(engine, columns, texts, folder, most_bytes, held_bytes) or _kept(engine, columns, texts)
 
 
-def _ends(columns: EdgeColumns, texts: Collection[str]) -> tuple[_End, _End]:
-    """Both ends, without texts so far. Ends of one type share theirs."""
-    known = {kind: Dictionary() for kind in columns.types if kind in texts}
-    source, destination = (
-        _End(columns.table, name, kind, known.get(kind))
-        for name, kind in zip((columns.source, columns.destination), columns.types, strict=True)
-    )
-    return source, destination
-
-
 def _in_memory(
     engine: Engine, columns: EdgeColumns, texts: Collection[str], folder: Path, most_bytes: int, held_bytes: int
 ) -> RawEdges | None:
     """The edges in one pass over the table; None if the different texts are too many."""
-    ends = _ends(columns, texts)
+    known = {kind: Dictionary() for kind in columns.types if kind in texts}
+    ends = [_End(columns.table, name, kind, known.get(kind)) for name, kind in columns.ends]
     asked = [id_of(columns.table, one.column, text=one.kind in texts) for one in ends]
-    known = {one.texts for one in ends if one.texts is not None}
     wrong, spans = _Wrong(engine, columns), [[_NO_SPAN], [_NO_SPAN]]
     with (
         Spool(folder, columns.name, columns.dtypes(_SMALL), held_bytes) as spool,
@@ -140,11 +267,11 @@ def _in_memory(
             if spool.dtypes["source"] == _SMALL and not all(_fits(found[-1]) for found in spans):
                 spool.widen(ENDS, np.dtype(np.int64))
             spool.append(*arrays, *map(_numbers, batch.columns[2:]))
-            if sum(one.num_bytes for one in known) > most_bytes:
+            if sum(one.num_bytes for one in known.values()) > most_bytes:
                 break
         else:
             wrong.refuse()
-            return RawEdges(columns, spool, "", (_whole(spans[0]), _whole(spans[1])), (ends[0].texts, ends[1].texts))
+            return SpooledEdges(columns, (_whole(spans[0]), _whole(spans[1])), known, spool)
     spool.remove()
     return None
 
@@ -237,7 +364,7 @@ def _kept(engine: Engine, columns: EdgeColumns, texts: Collection[str]) -> RawEd
         else engine.rows(f"SELECT coalesce(min({end}), 0), coalesce(max({end}), -1) FROM {rows}", table)[0]
         for end, kind in zip(ENDS, columns.types, strict=True)
     ]
-    return RawEdges(columns, None, rows, (spans[0], spans[1]))
+    return KeptEdges(columns, (spans[0], spans[1]), {}, engine, rows)
 
 
 def _refuse_data(engine: Engine, columns: EdgeColumns) -> None:

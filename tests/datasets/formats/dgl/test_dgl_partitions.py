@@ -17,8 +17,8 @@ from gnnexp.config.hints import classes_of
 from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.formats.dgl import save_partition
 from gnnexp.datasets.formats.dgl.arrays import DglArrays, arrays_of
-from gnnexp.datasets.formats.dgl_graph import DglGraph
-from gnnexp.datasets.formats.dgl_partitions import DglPartitions
+from gnnexp.datasets.formats.dgl.dgl_graph import DglGraph
+from gnnexp.datasets.formats.dgl.dgl_partitions import DglPartitions
 from gnnexp.datasets.looking.guess import recognised
 from gnnexp.errors import DataError
 from gnnexp.experiment.build import build

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gnnexp.datasets.tables.engine import Engine, engine
 from gnnexp.datasets.tables.files import TableFiles
-from gnnexp.datasets.tables.rows.places import places_of, record_lines
+from gnnexp.datasets.tables.places import places_of, record_lines
 from gnnexp.datasets.tables.scan import Dialect, TextForm
 
 

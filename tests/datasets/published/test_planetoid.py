@@ -10,7 +10,7 @@ import scipy.sparse
 import torch
 
 from gnnexp.datasets.base import ROOT_VARIABLE
-from gnnexp.datasets.planetoid import Planetoid
+from gnnexp.datasets.published.planetoid import Planetoid
 from gnnexp.errors import DataError
 from gnnexp.graph.sparse import SparseRows
 

@@ -1,7 +1,8 @@
-"""Amazon Computers, Coauthor Physics (Shchur et al. 2018) and others, in `.npz` files of GraphData or gnn-benchmark."""
+"""Published data sets in `.npz` files, of GraphData, gnn-benchmark (Shchur 2018) and Platonov et al. (ICLR 2023)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -10,34 +11,42 @@ import numpy as np
 import scipy.sparse.csgraph
 import torch
 
-from gnnexp.datasets.base import VertexDataset, class_count
-from gnnexp.datasets.published.archives import Archives
+from gnnexp.datasets.base import class_count
+from gnnexp.datasets.published.archives import ArchiveDataset, Archives
 from gnnexp.datasets.reading.features import Sparse, feature_rows
 from gnnexp.datasets.reading.npz import NpzFile
 from gnnexp.datasets.reading.unpickle import as_csr, csr_matrix
-from gnnexp.datasets.splits.split import check_fractions, per_class_split, random_split
-from gnnexp.errors import DataError, Findings, Problem
+from gnnexp.datasets.splits.split import check_fractions, given_split, per_class_split, random_split
+from gnnexp.errors import ConfigError, DataError, Findings, Problem
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.graph.sparse import SparseRows
 
+_MASKS = ("train_masks", "val_masks", "test_masks")
+# The arrays that files of each form have.
+_ARRAYS = {
+    "GraphData": ("adj_matrix", "node_label"),
+    "gnn-benchmark": ("adj_data", "adj_indices", "adj_indptr", "adj_shape", "labels"),
+    "heterophilous": ("node_features", "node_labels", "edges", *_MASKS),
+}
 _FILES = {"amazon-computers": "amazon_cs.npz", "coauthor-physics": "coauthor_phy.npz"}
-_PICKLED = ("adj_matrix", "node_label")
 _FIX = "get the file again from its publisher"
-_PLAIN = ("adj_data", "adj_indices", "adj_indptr", "adj_shape", "labels")
 # Shchur, Mumme, Bojchevski, Günnemann, "Pitfalls of GNN Evaluation", 2018, section 3: vertices per class.
 _SHCHUR_TRAIN, _SHCHUR_VAL = 20, 30
+Known = Literal["tolokers", "roman-empire", "amazon-ratings", "minesweeper", "questions"]
 
 
-def _is_archive(path: Path) -> bool:
-    file = NpzFile(path)
-    return any(all(name in file for name in names) for names in (_PICKLED, _PLAIN))
+def _has(*forms: str) -> Callable[[Path], bool]:
+    """Whether a file has the arrays of one of these forms."""
 
+    def fits(path: Path) -> bool:
+        file = NpzFile(path)
+        return any(all(name in file for name in _ARRAYS[form]) for form in forms)
 
-_ARCHIVES = Archives(".npz", _is_archive, "amazon-computers", _FILES)
+    return fits
 
 
 @dataclass(kw_only=True, eq=False)
-class GraphDataNpz(VertexDataset):
+class GraphDataNpz(ArchiveDataset):
     """A GraphData archive: `adj_matrix`, `node_attr` (pickled CSR) and `node_label`.
 
     Archives of gnn-benchmark have the same in plain arrays: `adj_data`, `adj_indices`, `adj_indptr`, `adj_shape`, the
@@ -59,14 +68,11 @@ class GraphDataNpz(VertexDataset):
         seed: seed of the split.
     """
 
-    is_published: ClassVar[bool] = True
+    archives: ClassVar[Archives] = Archives(".npz", _has("GraphData", "gnn-benchmark"), "amazon-computers", _FILES)
 
     name: Literal["amazon-computers", "coauthor-physics"] | str = "amazon-computers"
-    path: str | None = None
     sparse: Sparse = "auto"
     normalize_features: bool = False
-    symmetrize: bool = True
-    self_loops: Literal["keep", "add", "remove"] = "remove"
     split: Literal["random", "shchur"] = "random"
     train: float = 0.6
     val: float = 0.2
@@ -74,23 +80,14 @@ class GraphDataNpz(VertexDataset):
 
     def __post_init__(self) -> None:
         check_fractions(train=self.train, val=self.val)
-        self.name = _ARCHIVES.name(self.path, self.name)
-
-    @classmethod
-    def recognised(cls, place: Path) -> list[str] | None:
-        """An `.npz` file with the arrays of either form, or a folder with one."""
-        return _ARCHIVES.recognised(place)
-
-    def sources(self) -> list[Path]:
-        """The `.npz` file."""
-        return [_ARCHIVES.file(self.path, self.name)]
+        super().__post_init__()
 
     def load(self) -> Graph:
         """The graph in memory."""
         path = self.sources()[0]
         file = NpzFile(path)
-        adjacency, features, labels = _plain(file) if _PLAIN[0] in file else _pickled(file)
-        _check(adjacency.shape, None if features is None else features.shape, labels, str(path))
+        adjacency, features, labels = _plain(file) if _ARRAYS["gnn-benchmark"][0] in file else _pickled(file)
+        _check_rows(adjacency.shape, None if features is None else features.shape, labels, str(path))
         coo = adjacency.tocoo()
         num_classes = class_count(labels, f"{path}: node_label")
         labels = labels.astype(np.int64)
@@ -115,7 +112,7 @@ class GraphDataNpz(VertexDataset):
 
 def _pickled(file: NpzFile) -> tuple[scipy.sparse.csr_array, scipy.sparse.csr_array | None, np.ndarray]:
     """Adjacency, features (None without) and labels of a GraphData archive."""
-    file.require(*_PICKLED)
+    file.require(*_ARRAYS["GraphData"])
     findings = Findings()
     adjacency = findings.attempt(_csr, file, "adj_matrix")
     features = findings.attempt(_csr, file, "node_attr") if "node_attr" in file else None
@@ -139,7 +136,7 @@ def _dense(array: np.ndarray, key: str) -> scipy.sparse.csr_array:
 
 def _plain(file: NpzFile) -> tuple[scipy.sparse.csr_array, scipy.sparse.csr_array | None, np.ndarray]:
     """Adjacency, features (None without) and labels of an archive of gnn-benchmark."""
-    file.require(*_PLAIN)
+    file.require(*_ARRAYS["gnn-benchmark"])
     features = None
     if "attr_data" in file:
         features = _in_parts(file, "attr")
@@ -156,7 +153,7 @@ def _in_parts(file: NpzFile, name: str) -> scipy.sparse.csr_array:
     return csr_matrix(data, columns, starts, (int(shape[0]), int(shape[1])), f"{file.path}: {name}")
 
 
-def _check(adjacency: tuple[int, ...], features: tuple[int, ...] | None, labels: np.ndarray, key: str) -> None:
+def _check_rows(adjacency: tuple[int, ...], features: tuple[int, ...] | None, labels: np.ndarray, key: str) -> None:
     num_nodes = adjacency[0]
     rows = num_nodes if features is None else features[0]
     if adjacency[1] != num_nodes or rows != num_nodes or labels.shape != (num_nodes,) or num_nodes == 0:
@@ -164,3 +161,85 @@ def _check(adjacency: tuple[int, ...], features: tuple[int, ...] | None, labels:
         raise DataError(Problem(key, found, "all three must have the same rows", _FIX))
     if labels.dtype.kind not in "iu":
         raise DataError(Problem(f"{key}: node_label", str(labels.dtype), "must be integers", "correct the labels"))
+
+
+@dataclass(kw_only=True, eq=False)
+class HeterophilousNpz(ArchiveDataset):
+    """A file with `node_features`, `node_labels`, `edges` (each undirected edge once) and masks of several splits.
+
+    Attributes:
+        name: name of the dataset: tolokers, roman-empire, … or any other. The file is `<name>.npz`, with underscores
+            for dashes. With a path, the default gives way to the name of the only such file there.
+        path: the file or its folder; null = `$GNNEXP_DATA/<name>`.
+        split_index: index of the published split, 0 to 9 in the published files.
+        symmetrize: add the reverse of each edge.
+        self_loops: `keep`, `add` or `remove`.
+    """
+
+    archives: ClassVar[Archives] = Archives(".npz", _has("heterophilous"), "tolokers")
+
+    name: Known | str = "tolokers"
+    split_index: int = 0
+
+    def __post_init__(self) -> None:
+        if self.split_index < 0:
+            raise ConfigError(
+                Problem("dataset.split_index", self.split_index, "must be 0 or more", "set dataset.split_index=0")
+            )
+        super().__post_init__()
+
+    def load(self) -> Graph:
+        """The graph in memory."""
+        path = self.sources()[0]
+        file = NpzFile(path)
+        file.require(*_ARRAYS["heterophilous"])
+        features, labels, edges = (file.array(name) for name in ("node_features", "node_labels", "edges"))
+        masks = [file.array(name) for name in _MASKS]
+        masks = [mask[None] if mask.ndim == 1 else mask for mask in masks]
+        _check_arrays(features, labels, edges, masks, str(path))
+        count = masks[0].shape[0]
+        if self.split_index >= count:
+            raise DataError(
+                Problem(
+                    "dataset.split_index",
+                    self.split_index,
+                    f"{path} has the splits 0 to {count - 1}",
+                    "set dataset.split_index=0",
+                )
+            )
+        num_classes = class_count(labels, f"{path}: node_labels")
+        return self.graph_of(
+            edges[:, 0],
+            edges[:, 1],
+            labels.astype(np.int64),
+            num_classes,
+            given_split(*(mask[self.split_index] for mask in masks)),
+            torch.from_numpy(features.astype(np.float32, copy=False)),
+            (f"published split {self.split_index} of {count}",),
+            f"{path}: edges",
+        )
+
+
+def _check_arrays(
+    features: np.ndarray, labels: np.ndarray, edges: np.ndarray, masks: list[np.ndarray], key: str
+) -> None:
+    num_nodes, count = labels.size, len(np.atleast_1d(masks[0]))
+    rules = (
+        ("node_features", features, "fiu", (num_nodes, None)),
+        ("node_labels", labels, "iu", (num_nodes,)),
+        ("edges", edges, "iu", (None, 2)),
+        *((name, mask, "b", (count, num_nodes)) for name, mask in zip(_MASKS, masks, strict=True)),
+    )
+    problems = []
+    for name, array, kinds, shape in rules:
+        expected = tuple(size if want is None else want for want, size in zip(shape, array.shape, strict=False))
+        if (
+            array.shape != expected
+            or array.ndim != len(shape)
+            or array.dtype.kind not in kinds
+            or 0 in (num_nodes, count)
+        ):
+            allowed = f"shape {shape} of kind {kinds!r}"
+            fix = "check that it is a file of the heterophilous-graphs repository"
+            problems.append(Problem(f"{key}: {name}", f"{array.dtype} {array.shape}", allowed, fix))
+    DataError.raise_all(problems)

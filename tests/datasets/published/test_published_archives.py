@@ -12,9 +12,8 @@ import scipy.sparse
 import torch
 
 from gnnexp.datasets.base import Dataset
-from gnnexp.datasets.fb100 import Fb100
-from gnnexp.datasets.graphdata_npz import GraphDataNpz
-from gnnexp.datasets.heterophilous_npz import HeterophilousNpz
+from gnnexp.datasets.published.fb100 import Fb100
+from gnnexp.datasets.published.npz import GraphDataNpz, HeterophilousNpz
 from gnnexp.errors import ConfigError, DataError
 from gnnexp.graph.sparse import SparseRows
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, ipc
 
+from gnnexp.datasets.reading.arrow_sizes import unpacked_sizes
 from gnnexp.datasets.tables import file_bytes
-from gnnexp.datasets.tables.arrow_sizes import unpacked_sizes
 from gnnexp.datasets.tables.file_bytes import refuse_broken
 from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.errors import DataError

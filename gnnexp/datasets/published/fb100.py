@@ -6,13 +6,12 @@ import struct
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse
 
-from gnnexp.datasets.base import VertexDataset
-from gnnexp.datasets.published.archives import Archives
+from gnnexp.datasets.published.archives import ArchiveDataset, Archives
 from gnnexp.datasets.reading.features import Sparse, feature_rows, one_hot_columns
 from gnnexp.datasets.reading.matlab import SparseColumns, names_in_matlab, read_matlab
 from gnnexp.datasets.reading.unpickle import csr_matrix
@@ -22,13 +21,10 @@ from gnnexp.graph.graph import Graph
 
 _NUM_COLUMNS, _GENDER = 7, 1
 _VARIABLES = ("A", "local_info")
-_ARCHIVES = Archives(
-    ".mat", lambda path: {*_VARIABLES} <= {*names_in_matlab(path)}, "Cornell5", prefix="fb100-", dashes=False
-)
 
 
 @dataclass(kw_only=True, eq=False)
-class Fb100(VertexDataset):
+class Fb100(ArchiveDataset):
     """One school. The label is gender - 1 (-1 = missing, 0 in the file). Features: one-hot codes of six other columns.
 
     Attributes:
@@ -43,29 +39,19 @@ class Fb100(VertexDataset):
         seed: seed of the split.
     """
 
-    is_published: ClassVar[bool] = True
+    archives: ClassVar[Archives] = Archives(
+        ".mat", lambda path: {*_VARIABLES} <= {*names_in_matlab(path)}, "Cornell5", prefix="fb100-", dashes=False
+    )
 
     name: str = "Cornell5"
-    path: str | None = None
     sparse: Sparse = "auto"
-    symmetrize: bool = True
-    self_loops: Literal["keep", "add", "remove"] = "remove"
     train: float = 0.5
     val: float = 0.25
     seed: int = 0
 
     def __post_init__(self) -> None:
         check_fractions(train=self.train, val=self.val)
-        self.name = _ARCHIVES.name(self.path, self.name)
-
-    @classmethod
-    def recognised(cls, place: Path) -> list[str] | None:
-        """A MATLAB file with both variables, or a folder with one."""
-        return _ARCHIVES.recognised(place)
-
-    def sources(self) -> list[Path]:
-        """The MATLAB file."""
-        return [_ARCHIVES.file(self.path, self.name)]
+        super().__post_init__()
 
     def load(self) -> Graph:
         """The graph in memory."""

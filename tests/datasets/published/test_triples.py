@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from gnnexp.datasets.base import ROOT_VARIABLE
-from gnnexp.datasets.triples import Triples
+from gnnexp.datasets.published.triples import Triples
 from gnnexp.errors import DataError
 from gnnexp.graph.graph import Graph
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gnnexp.datasets.base import ROOT_VARIABLE
-from gnnexp.datasets.ogb import Ogb
+from gnnexp.datasets.published.ogb import Ogb
 from gnnexp.errors import ConfigError, DataError
 
 Find = Callable[[str], Path]

@@ -12,7 +12,7 @@ import numpy as np
 from gnnexp.datasets.base import data_folder
 from gnnexp.datasets.formats.dataset import ForeignDataset
 from gnnexp.datasets.formats.dgl.arrays import AUTO, USUAL, Asked, DglArrays, arrays_of, foreign_of_arrays
-from gnnexp.datasets.formats.dgl.partitions import config_in
+from gnnexp.datasets.formats.dgl.partition_files import config_in
 from gnnexp.datasets.formats.dgl.reader import is_graph_file, read_graph
 from gnnexp.datasets.formats.foreign import Foreign
 from gnnexp.errors import ConfigError, DataError, Problem

@@ -9,9 +9,9 @@ import torch
 
 from gnnexp.datasets.base import data_folder
 from gnnexp.datasets.formats.dgl.arrays import foreign_of_arrays
-from gnnexp.datasets.formats.dgl.partitions import PartConfig, config_in, read_config
+from gnnexp.datasets.formats.dgl.dgl_graph import DglDataset
+from gnnexp.datasets.formats.dgl.partition_files import PartConfig, config_in, read_config
 from gnnexp.datasets.formats.dgl.whole import Whole, read_whole
-from gnnexp.datasets.formats.dgl_graph import DglDataset
 from gnnexp.datasets.formats.foreign import Foreign
 from gnnexp.graph.partition import Partition, owner_dtype
 
