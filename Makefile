@@ -67,12 +67,12 @@ endef
 export ABOUT_TORCH NO_PYTHON WITHOUT_DGL
 
 # torch on its own and first: with a range, or beside other packages, pip fetches gigabytes of builds to compare.
-$(USERS): pyproject.toml constraints.txt
+$(USERS): pyproject.toml papers/pyproject.toml constraints.txt
 	@test -x $(BIN)/python || { test -n "$(PYTHON)" && $(PYTHON) $(FITS); } || { echo "$$NO_PYTHON"; exit 1; }
 	@test $(origin TORCH) != file || echo "$$ABOUT_TORCH"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --disable-pip-version-check $(TORCH)
-	$(INSTALL) -e '.[all]' $(ONLY_NEW)
+	$(INSTALL) -e '.[all]' -e papers $(ONLY_NEW)
 	@if $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 12))'; then echo "$$WITHOUT_DGL"; fi
 	$(BIN)/python -m gnnexp.kernels.warmup
 	@touch $@

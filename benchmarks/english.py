@@ -16,7 +16,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
-FOLDERS = ("gnnexp", "conf", "sweeps", "docs", "examples", "benchmarks", "tests", "torture", "emulated_gpu")
+FOLDERS = (
+    "gnnexp",
+    "papers",
+    "conf",
+    "sweeps",
+    "docs",
+    "examples",
+    "benchmarks",
+    "tests",
+    "torture",
+    "emulated_gpu",
+)
 SKIPPED = ("docs/results/", "CHANGELOG.md", "benchmarks/english.py")  # generated pages; earlier versions; this list
 MOST_WORDS = 30
 UNWANTED = {

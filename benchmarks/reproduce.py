@@ -29,9 +29,9 @@ from gnnexp.record.attempts import RANKS
 from gnnexp.record.columnar import Records
 from gnnexp.record.records import RESULT_FILE, load_result, read_state, write_text
 from gnnexp.record.runs import Run
-from gnnexp.reports.claims.claim import claiming_papers, claims_of
 from gnnexp.reports.queries.query import read_query
 from gnnexp.reports.sweep_runs import RECORDS_FILE, sweeps_run
+from gnnexp_papers.claim import claiming_papers, claims_of
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 # Parts of an epoch's line that are large, as they are where nobody reads them.

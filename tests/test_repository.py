@@ -208,7 +208,9 @@ def test_the_python_of_set_up_is_one_that_runs(tmp_path: Path) -> None:
         (tmp_path / name).chmod(0o755)
     (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text(encoding="utf-8"))
     (tmp_path / "constraints.txt").write_text("torch==2.13.0\n")
-    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "papers").mkdir()
+    for name in ("pyproject.toml", "papers/pyproject.toml"):
+        (tmp_path / name).touch()
     done = subprocess.run(
         ["make", "-n", "setup"],
         cwd=tmp_path,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gnnexp.components.signature import nearest, unknown
 from gnnexp.errors import ConfigError, Problem
@@ -19,8 +18,6 @@ PRIMARY = "config"
 VARIABLE = "GNNEXP_CONFIG_DIR"
 # Folders below a folder of configurations: a group, a folder of its choices, and one more.
 _MOST_LEVELS = 4
-# A YAML file in a paper's folder of sweeps that is no sweep.
-CLAIMS_FILE = "claims.yaml"
 
 
 def product_folder(name: str) -> Path:
@@ -40,26 +37,12 @@ def product_sweeps() -> dict[str, Path]:
     """Files of sweeps by name. A sweep in a paper's folder has both names: `gsplit/table3.yaml` is `gsplit_table3`."""
     folder = product_folder("sweeps")
     files = [*sorted(folder.glob("*.yaml")), *sorted(folder.glob("*/*.yaml"))]
-    return {
-        file.stem if file.parent == folder else f"{file.parent.name}_{file.stem}": file
-        for file in files
-        if file.name != CLAIMS_FILE
-    }
+    return {file.stem if file.parent == folder else f"{file.parent.name}_{file.stem}": file for file in files}
 
 
 def papers_with(file: str) -> dict[str, Path]:
-    """The files of this name in the papers' folders, by paper: `published.csv`, `claims.yaml`, `records.parquet`."""
+    """The files of this name in the papers' folders, by paper: `published.csv`, `targets.csv`, `records.parquet`."""
     return {path.parent.name: path for path in sorted(product_folder("sweeps").glob(f"*/{file}"))}
-
-
-@cache
-def read_claims(paper: str) -> dict[str, Any]:
-    """A paper's `claims.yaml`: `claims`, and `targets` (the share of vertices that it trains, by `dataset.shape`)."""
-    import yaml
-
-    file = papers_with(CLAIMS_FILE).get(paper)
-    found: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8")) if file else {}
-    return found
 
 
 class Listing(NamedTuple):

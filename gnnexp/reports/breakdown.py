@@ -7,8 +7,8 @@ from pathlib import Path
 
 from gnnexp.measure.phases import PHASES
 from gnnexp.record.runs import Run
+from gnnexp.reports.metrics import number_cell, typical_epoch
 from gnnexp.reports.table import Table, save_table
-from gnnexp.reports.values.metrics import number_cell, typical_epoch
 
 NAME = "breakdown"
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from gnnexp.errors import DataError, Problem
 from gnnexp.measure.phases import PHASES
 from gnnexp.record.runs import MACHINE, Run
+from gnnexp.reports.labels import flat
+from gnnexp.reports.metrics import typical_epoch, value_of
 from gnnexp.reports.table import Table
-from gnnexp.reports.values.labels import flat
-from gnnexp.reports.values.metrics import typical_epoch, value_of
 
 _EPOCH = "time/epoch_s_mean"
 _PHASES = tuple(f"time/{name}_s_mean" for name in (*PHASES, "unaccounted"))

@@ -10,11 +10,11 @@ from gnnexp.components.signature import Parameter, check_keys, unknown
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.planning.machine import machine_named
 from gnnexp.reports.figures.panels import Figure, read_figures
-from gnnexp.reports.published.cells import papers
-from gnnexp.reports.published.paper_table import PublishedTable, read_published
+from gnnexp.reports.metrics import check_header, check_metric
+from gnnexp.reports.paper_table import PublishedTable, read_published
+from gnnexp.reports.published_cells import papers
 from gnnexp.reports.queries.answer import ask
 from gnnexp.reports.queries.query import read_query
-from gnnexp.reports.values.metrics import check_header, check_metric
 
 T = TypeVar("T")
 _HINTS: Mapping[str, Any] = {

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gnnexp.measure.merit import is_share, lower_is_better
 from gnnexp.record.runs import MACHINE, Run
+from gnnexp.reports.metrics import number_cell, value_of
 from gnnexp.reports.table import Table
-from gnnexp.reports.values.metrics import number_cell, value_of
 
 _HEADER = (
     "system",

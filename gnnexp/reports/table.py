@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from gnnexp.measure.merit import is_share
 from gnnexp.record.records import write_text
 from gnnexp.record.runs import MACHINE, Run
-from gnnexp.reports.values.labels import flat
-from gnnexp.reports.values.metrics import header_factor, interval_cell, mean_and_interval, typical_epoch, values_of
+from gnnexp.reports.labels import flat
+from gnnexp.reports.metrics import header_factor, interval_cell, mean_and_interval, typical_epoch, values_of
 
 if TYPE_CHECKING:
     from rich.console import Group as Stack

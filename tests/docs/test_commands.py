@@ -30,7 +30,7 @@ from gnnexp.config.compose import expand_values
 from gnnexp.config.folders import product_folder, product_sweeps
 from gnnexp.datasets.base import ROOT_VARIABLE
 from gnnexp.errors import ConfigError
-from gnnexp.reports.claims.claim import claiming_papers
+from gnnexp.reports.claims import installed_papers
 from gnnexp.reports.queries.query import query_names
 
 COMMANDS = documented()
@@ -90,7 +90,7 @@ def check_plan(options: argparse.Namespace) -> int:
 
 
 def check_claims(options: argparse.Namespace) -> int:
-    assert set(options.papers) <= set(claiming_papers())
+    assert set(options.papers) <= set(installed_papers())
     return 0
 
 

@@ -7,7 +7,7 @@ import pytest
 from gnnexp.cli.console import epoch_line
 from gnnexp.measure.merit import is_share, lower_is_better
 from gnnexp.record.records import summarize
-from gnnexp.reports.values.metrics import axis_of
+from gnnexp.reports.metrics import axis_of
 from gnnexp.training.best import Best
 
 

@@ -17,10 +17,10 @@ from gnnexp.reports import overview
 from gnnexp.reports.compare import compare
 from gnnexp.reports.figures.draw import draw
 from gnnexp.reports.figures.panels import Figure, cut
+from gnnexp.reports.labels import label_runs
 from gnnexp.reports.queries import answer
 from gnnexp.reports.queries.query import query_names
 from gnnexp.reports.table import Table, group_runs, make_columns, make_table, row_keys, stack
-from gnnexp.reports.values.labels import label_runs
 
 SMALL = Node("a1", "EPYC", 2, (), "2.13.0")
 LARGE = Node("b1", "Xeon", 64, ("A100",), "2.13.0")

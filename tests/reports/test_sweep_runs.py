@@ -12,7 +12,7 @@ import pytest
 from gnnexp.cli.main import run_command
 from gnnexp.config.folders import papers_with, product_sweeps
 from gnnexp.record.runs import find_runs
-from gnnexp.reports.claims.expression import evaluate
+from gnnexp.reports.expression import evaluate
 from gnnexp.reports.sweep_runs import RECORDS_FILE, sweeps_run
 
 MOST_BYTES = 5_000_000
@@ -25,7 +25,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_paper_keeps_its_records_and_they_are_small() -> None:
     files = papers_with(RECORDS_FILE)
-    assert files.keys() == papers_with("claims.yaml").keys()
+    assert files.keys() == papers_with("published.csv").keys()
     assert sum(file.stat().st_size for file in files.values()) <= MOST_BYTES
 
 

@@ -20,8 +20,8 @@ from gnnexp.record.runs import Run, find_runs, read_run
 from gnnexp.reports.figures.drawing import Part, empty_figure, save_figure, stack
 from gnnexp.reports.figures.panels import Figure, Panel
 from gnnexp.reports.figures.stacked import draw
+from gnnexp.reports.metrics import interval_cell
 from gnnexp.reports.table import Group, Table, group_runs, make_table, row_keys
-from gnnexp.reports.values.metrics import interval_cell
 
 
 def make_run(folder: Path, system: str = "dgl", seed: int = 0, epochs: int = 4, status: str = "finished") -> Run:

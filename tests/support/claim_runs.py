@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.record.runs import Run
-from gnnexp.reports.claims.claim import Check, Claim, Expects
+from gnnexp_papers.claim import Check, Claim, Expects
 
 RATIO = Expects("ratio", 1.5, 2.5, None, "higher")
 

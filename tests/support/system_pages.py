@@ -17,7 +17,7 @@ from gnnexp.config.folders import product_folder
 
 FOLDER = Path(__file__).parents[2] / "docs" / "systems"
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "claims"
-SWEEPS = Path(__file__).parents[2] / "sweeps"
+CLAIMS = Path(__file__).parents[2] / "papers" / "gnnexp_papers" / "claims"
 GROUPS = ("paradigm", "partitioner", "sampler", "feature_store", "model", "hardware", "train")
 
 
@@ -26,7 +26,7 @@ class About(NamedTuple):
 
     Attributes:
         presets: of conf/system, the page's own first.
-        paper: of gnnexp/reports/claims, whose claims are all on this page; None: others' claims name its systems.
+        paper: of papers/gnnexp_papers/claims, whose claims are all on this page; None: others' claims name its systems.
     """
 
     presets: tuple[str, ...]
@@ -140,14 +140,14 @@ def claims(name: str, verdicts: Mapping[str, str] | None = None) -> str:
 
 
 def read_claims(paper: str) -> list[dict[str, Any]]:
-    """Of sweeps/<paper>/claims.yaml."""
-    found: list[dict[str, Any]] = yaml.safe_load((SWEEPS / paper / "claims.yaml").read_text(encoding="utf-8"))["claims"]
-    return found
+    """Of papers/gnnexp_papers/claims."""
+    claims: list[dict[str, Any]] = yaml.safe_load((CLAIMS / f"{paper}.yaml").read_text(encoding="utf-8"))
+    return claims
 
 
 def _own(paper: str, rows: Sequence[Mapping[str, Any]], verdicts: Mapping[str, str] | None) -> str:
     lines = [
-        f"{len(rows)} claims of the paper, in its words (`sweeps/{paper}/claims.yaml`, where notes say "
+        f"{len(rows)} claims of the paper, in its words (`papers/gnnexp_papers/claims/{paper}.yaml`, where notes say "
         "how the paper contradicts itself). *Hardware*: the claim is one of a machine."
         + (f" *Verdict*: [figures and reasons](../results/claims/{paper}.md)." if verdicts else ""),
         "",

@@ -1,4 +1,4 @@
-"""The wheel of this checkout, and what `pip install` makes of it."""
+"""The wheels of this checkout, of gnnexp and of papers/, and what `pip install` makes of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ import zipfile
 from pathlib import Path
 
 # What a build reads. A copy is built: setuptools leaves `build/` and `*.egg-info` in the folder that it is given.
-_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "gnnexp", "conf", "sweeps", "emulated_gpu")
+_SOURCES = (
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+    "MANIFEST.in",
+    "gnnexp",
+    "conf",
+    "sweeps",
+    "emulated_gpu",
+    "gnnexp_papers",
+)
 
 
 def build_wheel(repository: Path, folder: Path) -> Path:
@@ -53,8 +63,8 @@ def files_of(wheel: Path) -> dict[str, bytes]:
 
 def _copied(repository: Path, source: Path) -> Path:
     source.mkdir(parents=True)
-    for name in _SOURCES:
-        place = repository / name
+    for place in (repository / name for name in _SOURCES if (repository / name).exists()):
+        name = place.name
         if place.is_dir():
             shutil.copytree(place, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
         else:

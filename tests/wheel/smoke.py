@@ -1,8 +1,8 @@
-"""The wheel in a new environment, outside of the checkout: `python tests/wheel/smoke.py`, which is `make wheel-smoke`.
+"""The wheels in a new environment, outside of the checkout: `python tests/wheel/smoke.py`, which is `make wheel-smoke`.
 
-It is built, installed with the versions of constraints.txt into a virtual environment in a temporary folder, and used
-from an empty folder with an empty home, as by somebody who has no checkout. Every command's exit code and what it must
-print are compared; the first difference ends the script. It takes about 3 minutes on 2 cores.
+They are built, and installed with the versions of constraints.txt into a virtual environment in a temporary folder.
+They are used from an empty folder with an empty home, as by somebody who has no checkout. Every command's exit code
+and what it must print are compared; the first difference ends the script. It takes about 3 minutes on 2 cores.
 """
 
 from __future__ import annotations
@@ -84,9 +84,11 @@ def main() -> int:
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="gnnexp-wheel-") as folder:
         wheel = build_wheel(ROOT, Path(folder) / "dist")
+        papers = build_wheel(ROOT / "papers", Path(folder) / "papers")
         place = new_place(Path(folder))
         install(place, wheel)
         use(place)
+        use_claims(place, papers)
         use_without_mlflow(place)
     print(f"the wheel works outside of the checkout: {time.monotonic() - started:.0f} s")
     return 0
@@ -126,13 +128,20 @@ def use(place: Place) -> None:
     place.gnnexp("run", *FIRST, "hardware.workers=2", says=["epoch   1", "dashboard: gnnexp ui"], never=["compiling"])
     place.gnnexp("report", says=["digits"])
     place.gnnexp("report", "compare", *(str(file.parent) for file in sorted(place.here.glob("runs/*/*/result.json"))))
-    place.gnnexp("claims", "fastsample", says=["16 claims"])
     place.gnnexp(
         "run", "dataset=digits", "system=gsplit", "hardware.workers=2", code=2, says=["pip install 'gnnexp[metis]'"]
     )
     place.gnnexp("sweep", "quickstart", "--dry-run", says=["2 runs", "dgl is not installed", "gnnexp[dgl]"])
     place.pip("install", "-q", "-c", str(ROOT / "constraints.txt"), f"gnnexp[all] @ {_wheel(place).as_uri()}")
     place.gnnexp("sweep", "quickstart", "--dry-run", says=["2 runs"], never=["not installed"])
+
+
+def use_claims(place: Place, papers: Path) -> None:
+    """The papers' claims are a wheel of their own."""
+    place.gnnexp("claims", code=2, says=["no package of papers' claims is installed", "wheel gnnexp_papers"])
+    place.pip("install", "-q", "-c", str(ROOT / "constraints.txt"), str(papers))
+    place.pip("check")
+    place.gnnexp("claims", "fastsample", says=["16 claims"])
 
 
 def _wheel(place: Place) -> Path:

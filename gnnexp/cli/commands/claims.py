@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from pathlib import Path
+from typing import Any
+
+from rich.console import Console
 
 from gnnexp.cli.console import make_console
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.folders import check_folder
 from gnnexp.components.signature import unknown
-from gnnexp.errors import ConfigError
+from gnnexp.errors import ConfigError, Problem
 from gnnexp.record.runs import REPORTS
-from gnnexp.reports.claims.claim import claiming_papers, claims_of
-from gnnexp.reports.claims.page import evaluated, make_table, sweeps_of
+from gnnexp.reports.claims import Claims, installed_papers, load_claims
 from gnnexp.reports.sweep_runs import sweeps_run
 from gnnexp.reports.table import save_table
 
@@ -22,26 +24,37 @@ _SHOWN = 8
 
 
 def main(options: argparse.Namespace) -> Answer:
-    """Show and save one table per paper."""
-    papers = options.papers or list(claiming_papers())
-    wrong = [unknown("claims", paper, paper, claiming_papers()) for paper in papers if paper not in claiming_papers()]
+    """Show and save one table per paper. Papers whose package is damaged are reported after the others."""
+    installed = installed_papers()
+    if not installed:
+        fix = "make setup in a checkout of gnnexp; elsewhere pip install the wheel gnnexp_papers (docs/install.md)"
+        raise ConfigError(Problem("claims", " ".join(options.papers), "no package of papers' claims is installed", fix))
+    papers = options.papers or list(installed)
     out = Path(options.out) if options.out else REPORTS / "claims"
-    wrong += check_folder("--out", out)
-    ConfigError.raise_all(wrong)
-    console, found = make_console(), {}
+    wrong = [unknown("claims", paper, paper, installed) for paper in papers if paper not in installed]
+    ConfigError.raise_all(wrong + check_folder("--out", out))
+    console, answers, problems = make_console(), dict[str, Any](), list[Problem]()
     for paper in papers:
-        claims = claims_of(paper)
-        needed = sweeps_of(claims)
-        runs = {sweep: ran.runs for sweep, ran in sweeps_run(needed).items()}
-        outcomes = evaluated(claims, runs)
-        table = make_table(outcomes)
-        console.print(table.first(_SHOWN).rich(console.width, f"claims of {paper}"))
-        missing = [sweep for sweep in needed if not runs.get(sweep)]
-        if missing:
-            console.print(f"not run here: {', '.join(missing)} (gnnexp sweep NAME)", soft_wrap=True)
-        files = save_table(table, out, paper, ("md", "csv"))
-        counts = Counter(one.verdict for one in outcomes)
-        console.print(", ".join(f"{count} {word}" for word, count in counts.most_common()), soft_wrap=True)
-        console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
-        found[paper] = {"verdicts": dict(counts), "not_run": missing, "table": table.document(), "files": files}
-    return Answer({"papers": found})
+        try:
+            claims = load_claims(paper, installed[paper])
+        except ConfigError as error:
+            problems += error.problems
+        else:
+            answers[paper] = _show(console, paper, claims, out)
+    ConfigError.raise_all(problems)
+    return Answer({"papers": answers})
+
+
+def _show(console: Console, paper: str, claims: Claims, out: Path) -> dict[str, Any]:
+    """Print and save the verdicts of a paper; returns them as a document."""
+    runs = {sweep: ran.runs for sweep, ran in sweeps_run(claims.sweeps).items()}
+    verdicts = claims.verdicts(runs)
+    console.print(verdicts.table.first(_SHOWN).rich(console.width, f"claims of {paper}"))
+    missing = [sweep for sweep in claims.sweeps if not runs.get(sweep)]
+    if missing:
+        console.print(f"not run here: {', '.join(missing)} (gnnexp sweep NAME)", soft_wrap=True)
+    files = save_table(verdicts.table, out, paper, ("md", "csv"))
+    counts = Counter(verdicts.counts)
+    console.print(", ".join(f"{count} {word}" for word, count in counts.most_common()), soft_wrap=True)
+    console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
+    return {"verdicts": dict(counts), "not_run": missing, "table": verdicts.table.document(), "files": files}

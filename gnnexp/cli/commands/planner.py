@@ -12,8 +12,8 @@ from gnnexp.cli.output import Answer
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.planning.machine import ALL, Machine, all_machines, machines_named
 from gnnexp.record.runs import REPORTS
-from gnnexp.reports.estimates.planned import Scale
-from gnnexp.reports.estimates.ranking import make_table
+from gnnexp.reports.planned import Scale
+from gnnexp.reports.ranking import make_table
 from gnnexp.reports.table import save_table
 
 

@@ -29,20 +29,19 @@ from gnnexp.files.regular import is_folder
 from gnnexp.planning.machine import machine_named
 from gnnexp.record.records import JOB_FILE, RESULT_FILE, run_dirs
 from gnnexp.record.runs import REPORTS, RUNS, Run, find_runs, read_run
-from gnnexp.reports import overview
+from gnnexp.reports import overview, paper_table
 from gnnexp.reports.budgets import of_runs
 from gnnexp.reports.compare import compare
-from gnnexp.reports.estimates.column import with_estimates
+from gnnexp.reports.estimates_column import with_estimates
 from gnnexp.reports.figures.draw import draw_all, usual_figures
 from gnnexp.reports.layout import Layout, layout_of, read_layout
+from gnnexp.reports.metrics import unrecorded
 from gnnexp.reports.overview import ORDERS
 from gnnexp.reports.page.page import several_versions
-from gnnexp.reports.published import paper_table
 from gnnexp.reports.queries.answer import ask, draw, table_of
 from gnnexp.reports.queries.query import is_query, query_names, read_query
 from gnnexp.reports.sweep_runs import Ran, sweeps_run
 from gnnexp.reports.table import Table, group_runs, make_columns, make_table, row_keys, save_table
-from gnnexp.reports.values.metrics import unrecorded
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import REPORT_FILE, read_report, undelivered, undelivered_reports
 from gnnexp.trackers.delivery import read_run as read_record

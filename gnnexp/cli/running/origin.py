@@ -147,7 +147,7 @@ def _differences(run_dir: Path, job: Mapping[str, Any], made: argparse.Namespace
     from gnnexp.provenance.older import as_today
     from gnnexp.provenance.recorded import is_of_other_version, own_of
     from gnnexp.provenance.versions import code_version
-    from gnnexp.reports.values.labels import flat
+    from gnnexp.reports.labels import flat
 
     provenance = job["provenance"]
     try:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from gnnexp.reports.figures.drawing import Drawn, Part, bars_width, colour_of, finish, name_bars, panel_figure, stack
 from gnnexp.reports.figures.panels import Figure, Panel, caption_of
+from gnnexp.reports.metrics import axis_of, mean_and_interval, values_of
 from gnnexp.reports.table import Table
-from gnnexp.reports.values.metrics import axis_of, mean_and_interval, values_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from gnnexp.record.runs import Run
 from gnnexp.reports.figures.drawing import Drawn, colour_of, finish, panel_figure
 from gnnexp.reports.figures.panels import Figure, Panel, caption_of, names_of
+from gnnexp.reports.metrics import axis_of, epoch_value, mean_and_interval
 from gnnexp.reports.table import Group, Table
-from gnnexp.reports.values.metrics import axis_of, epoch_value, mean_and_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from gnnexp.reports.figures.drawing import Drawn, colour_of, finish, mark_of, panel_figure
 from gnnexp.reports.figures.panels import Figure, Panel, caption_of, names_of
+from gnnexp.reports.metrics import axis_of, mean_and_interval, values_of
 from gnnexp.reports.table import Group, Table, group_runs
-from gnnexp.reports.values.metrics import axis_of, mean_and_interval, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

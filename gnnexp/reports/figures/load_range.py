@@ -11,8 +11,8 @@ from gnnexp.measure.phases import FORWARD_BACKWARD
 from gnnexp.record.runs import Run
 from gnnexp.reports.figures.drawing import Drawn, bars_width, colour_of, finish, name_bars, panel_figure
 from gnnexp.reports.figures.panels import Figure, Panel, caption_of, names_of, runs_of
+from gnnexp.reports.metrics import axis_of, typical_epoch
 from gnnexp.reports.table import Group, Table
-from gnnexp.reports.values.metrics import axis_of, typical_epoch
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

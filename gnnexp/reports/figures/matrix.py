@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from gnnexp.reports.figures.drawing import Drawn, finish, panel_figure
 from gnnexp.reports.figures.panels import Figure, Panel, caption_of
+from gnnexp.reports.metrics import mean_and_interval, values_of
 from gnnexp.reports.table import Group, Table
-from gnnexp.reports.values.metrics import mean_and_interval, values_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,9 +10,9 @@ from typing import Any, Literal
 from gnnexp.components.signature import Parameter, check_keys, unknown
 from gnnexp.errors import Problem
 from gnnexp.record.runs import MACHINE, Run
+from gnnexp.reports.labels import said
+from gnnexp.reports.metrics import check_metric, typical_epoch, values_of
 from gnnexp.reports.table import Group, group_runs, mixtures, with_machine
-from gnnexp.reports.values.labels import said
-from gnnexp.reports.values.metrics import check_metric, typical_epoch, values_of
 
 # The type of each key, and the keys that each kind of drawing takes and needs in addition to those of all kinds.
 _HINTS: Mapping[str, Any] = {

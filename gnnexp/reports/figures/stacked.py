@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from gnnexp.reports.figures.drawing import Drawn, Part, bars_width, finish, name_bars, panel_figure, stack
 from gnnexp.reports.figures.panels import Figure, Panel, caption_of, runs_of
+from gnnexp.reports.metrics import number_cell, typical_epoch
 from gnnexp.reports.table import Group, Table
-from gnnexp.reports.values.metrics import number_cell, typical_epoch
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,11 +18,11 @@ from gnnexp.planning.work import full_factor, full_steps
 from gnnexp.record.runs import MACHINE, Run
 from gnnexp.reports.figures.chart import Row, draw_chart
 from gnnexp.reports.figures.drawing import save
-from gnnexp.reports.published.cells import cells
-from gnnexp.reports.published.graphs import fraction_of_targets, graph_like, published_graph
+from gnnexp.reports.labels import ALWAYS, flat, label_runs, said, setting_of
+from gnnexp.reports.published_cells import cells
+from gnnexp.reports.published_graphs import fraction_of_targets, graph_like, published_graph
 from gnnexp.reports.queries.query import VIEWS, Query
 from gnnexp.reports.table import Table, stack
-from gnnexp.reports.values.labels import ALWAYS, flat, label_runs, said, setting_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -1,0 +1,95 @@
+"""Claims of papers: what a package of claims offers, and which packages are installed.
+
+A package names each of its papers in its entry points, in the group `gnnexp.claims`:
+
+    [project.entry-points."gnnexp.claims"]
+    my_paper = "my_package.claims:MY_PAPER"
+
+`MY_PAPER` is a `Claims`. `gnnexp claims my_paper` then shows its verdicts.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, distributions
+from pathlib import Path
+
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.record.runs import Run
+from gnnexp.reports.table import Table
+
+GROUP = "gnnexp.claims"
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """What runs show of the claims of one paper.
+
+    Attributes:
+        table: one row per claim. A terminal shows the first columns; files have all.
+        counts: number of claims by verdict, such as `holds`.
+    """
+
+    table: Table
+    counts: Mapping[str, int]
+
+
+class Claims(ABC):
+    """The claims of one paper."""
+
+    @property
+    @abstractmethod
+    def sweeps(self) -> Sequence[str]:
+        """Names of the sweeps whose runs decide the claims."""
+
+    @abstractmethod
+    def verdicts(self, runs: Mapping[str, Sequence[Run]]) -> Verdicts:
+        """The verdicts on all claims.
+
+        Args:
+            runs: the ended runs of each sweep, by its name. A sweep that was not run is missing.
+        """
+
+
+def installed_papers() -> dict[str, dict[str, EntryPoint]]:
+    """The entry points of each paper, by the distribution that names it. Nothing is imported.
+
+    The current folder is no installed package: a downloaded folder must not run code because of its metadata.
+    """
+    here = Path.cwd()
+    papers: dict[str, dict[str, EntryPoint]] = {}
+    for distribution in distributions(path=[place for place in sys.path if Path(place).resolve() != here]):
+        for entry in distribution.entry_points.select(group=GROUP):
+            papers.setdefault(entry.name, {}).setdefault(distribution.name, entry)
+    return dict(sorted(papers.items()))
+
+
+def load_claims(paper: str, entries: Mapping[str, EntryPoint]) -> Claims:
+    """Import the claims of a paper.
+
+    Args:
+        paper: the paper's name.
+        entries: its entry points, as of `installed_papers`.
+
+    Raises:
+        ConfigError: several distributions name the paper, its module cannot be imported, or it is no `Claims`.
+    """
+    key = f"claims {paper}"
+    if len(entries) > 1:
+        names = ", ".join(sorted(entries))
+        raise ConfigError(
+            Problem(key, names, "several installed packages have claims of this name", "pip uninstall all but one")
+        )
+    (distribution, entry), fix = *entries.items(), "upgrade the package {0}, or: pip uninstall {0}"
+    try:
+        claims = entry.load()
+    except (Exception, SystemExit) as error:  # a module may raise anything while it is imported
+        why = f"the package {distribution} cannot load it: {type(error).__name__}: {error}"
+        raise ConfigError(Problem(key, entry.value, why, fix.format(distribution))) from error
+    if not isinstance(claims, Claims):
+        why = f"is a {type(claims).__name__}; the package {distribution} must name a gnnexp.reports.claims.Claims"
+        raise ConfigError(Problem(key, entry.value, why, fix.format(distribution)))
+    return claims

@@ -1,0 +1,187 @@
+"""Systems ranked by the estimated time of their epoch on machines that we do not have (`gnnexp plan`)."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.planning.machine import Machine
+from gnnexp.record.runs import Run
+from gnnexp.reports.labels import setting_of
+from gnnexp.reports.metrics import number_cell
+from gnnexp.reports.planned import Planned, Scale, has_rates, plan, tells_enough
+from gnnexp.reports.published_cells import pairs_in_order
+from gnnexp.reports.table import Table
+
+_COLUMNS = (
+    "system",
+    "dataset",
+    "model",
+    "ranks",
+    "hardware",
+    "S s",
+    "L s",
+    "FB s",
+    "sync s",
+    "hidden s",
+    "epoch s",
+    "device GB",
+    "place",
+    "measured s",
+    "measured / estimated",
+    "published s",
+    "published / estimated",
+)
+_CAPTION = (
+    "Estimated, not measured: a linear model of what the runs counted (docs/estimates.md). S is sampling, L loading, "
+    "FB forward and backward, and sync the gradients' sum. They are times of the busiest rank, one after the other. "
+    "The epoch is their sum, minus what is hidden behind other work; nothing is fitted. "
+    "Place: among the systems on the same graph, model and hardware. OOM: more device memory than there is. Measured: "
+    "if the run was made with this profile. Published: by a paper on such a machine."
+)
+
+_FIX = "choose profiles with as many ranks as runs have (--hardware all: every one), or run with hardware.workers=N"
+
+
+def make_table(
+    runs: Sequence[Run], machines: Sequence[Machine], scale: Scale = 1.0, untold: Sequence[str] = ()
+) -> Table:
+    """The ranking table: a row per run and machine, the fastest of a group first.
+
+    Args:
+        runs: runs whose counts are used.
+        machines: the described machines.
+        scale: factor for the size of the graphs, see `plan`.
+        untold: names of profiles whose description is incomplete, so that they are not among the machines.
+
+    Raises:
+        ConfigError: no run can be estimated on any of the machines.
+    """
+    found = plan(runs, machines, scale)
+    if not found:
+        names, reasons = ",".join(machine.name for machine in machines), " ".join(_left_out(runs, machines, found))
+        raise ConfigError(Problem("--hardware", names, f"nothing to estimate: {reasons}", _FIX))
+    groups: dict[tuple[str, ...], list[Planned]] = {}
+    for one in found:
+        groups.setdefault(one.group, []).append(one)
+    kinds = {one.run.machine for one in found if not math.isnan(one.measured_s)}
+    rows = []
+    for members in groups.values():
+        members.sort(key=lambda one: (not one.estimate.fits, one.estimate.epoch_s))
+        rows += [
+            (*_cells(one, place), *([_measured_on(one)] if len(kinds) > 1 else []))
+            for place, one in enumerate(members, 1)
+        ]
+    notes = [
+        _CAPTION,
+        *_scaled(scale),
+        *_errors(found),
+        *_order(groups.values()),
+        *_chunks(found),
+        *(f"{machine.name}: {machine.source}." for machine in machines),
+        *_left_out(runs, machines, found),
+        *([f"Profiles without enough numbers: {', '.join(untold)}."] if untold else []),
+    ]
+    return Table((*_COLUMNS, *(["measured on"] if len(kinds) > 1 else [])), tuple(rows), " ".join(notes))
+
+
+def _measured_on(one: Planned) -> str:
+    return "–" if math.isnan(one.measured_s) else one.run.machine
+
+
+def _cells(one: Planned, place: int) -> tuple[str, ...]:
+    setting, found = setting_of(one.run), one.estimate
+    seconds = (found.sample_s, found.load_s, found.forward_backward_s, found.sync_s, found.hidden_s, found.epoch_s)
+    compared = [value for known in (one.measured_s, one.published_s) for value in (known, known / found.epoch_s)]
+    return (
+        one.run.value("system"),
+        setting.dataset,
+        setting.model,
+        str(setting.ranks),
+        one.machine.name,
+        *(f"{value:.4g}" for value in seconds),
+        f"{found.device_bytes / 1e9:.3g}",
+        str(place) if found.fits else "OOM",
+        *map(number_cell, compared[:2]),
+        "OOM" if one.published_oom else number_cell(compared[2]),
+        number_cell(compared[3]),
+    )
+
+
+def _scaled(scale: Scale) -> list[str]:
+    if scale == "full":
+        return ["Counts of graphs and batches are multiplied so that each graph is as large as its shape."]
+    return [] if scale == 1 else [f"Counts times {scale:g}: of a graph and of batches that are this many times larger."]
+
+
+def _errors(found: Sequence[Planned]) -> list[str]:
+    """The factor between estimates and measured or published times: over all systems, then for each system."""
+    notes = []
+    for word, known in (
+        ("Measured", [one.measured_s for one in found]),
+        ("Published", [one.published_s for one in found]),
+    ):
+        factors: dict[str, list[float]] = {}
+        for one, value in zip(found, known, strict=True):
+            if not math.isnan(value) and one.estimate.fits:
+                factors.setdefault(one.run.value("system"), []).append(_factor(value, one.estimate.epoch_s))
+        together = [factor for of_system in factors.values() for factor in of_system]
+        if together:
+            systems = "; ".join(f"{system} {_median_and_worst(of_system)}" for system, of_system in factors.items())
+            notes.append(
+                f"{word} and estimated differ by a factor of {statistics.median(together):.2f} "
+                f"(median of {len(together)}), {max(together):.2f} at worst: {systems}."
+            )
+    return notes
+
+
+def _factor(one: float, other: float) -> float:
+    return math.exp(abs(math.log(one / other)))
+
+
+def _median_and_worst(factors: Sequence[float]) -> str:
+    median, worst = statistics.median(factors), max(factors)
+    return f"{median:.2f}" if len(factors) == 1 else f"{median:.2f} ({worst:.2f} at worst)"
+
+
+def _order(groups: Iterable[Sequence[Planned]]) -> list[str]:
+    """How often estimates order two systems as the paper does, and whether systems run out of memory as published."""
+    ours = [one for members in groups for one in members]
+    ordered, total = pairs_in_order((one.group, one.ours, one.published_s) for one in ours)
+    known = [one for one in ours if one.published is not None]
+    out = [one for one in known if one.published_oom]
+    notes = [f"{ordered} of {total} pairs of systems are in the published order."] if total else []
+    if out or any(not one.estimate.fits for one in known):
+        right = sum(not one.estimate.fits for one in out)
+        wrong = sum(not one.estimate.fits and not one.published_oom for one in known)
+        notes.append(f"Out of memory: {right} of the {len(out)} that were published as such, and {wrong} others.")
+    return notes
+
+
+def _chunks(found: Sequence[Planned]) -> list[str]:
+    more = sorted(
+        {f"{one.run.value('system')} {one.estimate.more_chunks}" for one in found if one.estimate.more_chunks > 1}
+    )
+    return [f"To fit, some runs need more chunks than were counted, by this factor: {', '.join(more)}."] if more else []
+
+
+def _left_out(runs: Sequence[Run], machines: Sequence[Machine], found: Sequence[Planned]) -> list[str]:
+    planned = {id(one.run) for one in found}
+    others = [run for run in runs if id(run) not in planned]
+    incomplete = sum(not tells_enough(run) for run in others)
+    unknown = sum(tells_enough(run) and not any(has_rates(run, machine) for machine in machines) for run in others)
+    left_out = (
+        (incomplete, "that failed or did not record what their layers computed"),
+        (unknown, "whose train.matmul has no rate in the profiles (flops_tf32; bf16 is in none)"),
+        (len(others) - incomplete - unknown, "with another number of ranks than the profiles have"),
+    )
+    used = {one.machine.name for one in found}
+    idle = [
+        f"{machine.nodes * machine.workers} ranks of {machine.name}" for machine in machines if machine.name not in used
+    ]
+    return [
+        *(f"No run has the {machine}." for machine in idle),
+        *(f"Left out: {count} runs {why}." for count, why in left_out if count),
+    ]
