@@ -19,14 +19,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from columns import write_records
-
 from gnnexp.cli.commands.archives import bring_kept
 from gnnexp.cli.sweeping.definition import load_sweep
 from gnnexp.config.folders import papers_with, product_folder, product_sweeps
-from gnnexp.record.archive import STATES, as_made
+from gnnexp.record.archive import as_made
 from gnnexp.record.attempts import RANKS
-from gnnexp.record.columnar import Records
+from gnnexp.record.columnar import STATES, Records, write_records
 from gnnexp.record.records import RESULT_FILE, load_result, read_state, write_text
 from gnnexp.record.runs import Run
 from gnnexp.reports.queries.query import read_query
@@ -78,11 +76,15 @@ def keep_records(paper: str, folder: Path = Path(), file: Path | None = None) ->
     Of what ranks recorded, of the batches and of the losses of steps only that is kept which a report or a claim reads.
     """
     needs = [check for claim in claims_of(paper) if (check := claim.check) and "[losses]" in check.value]
-    states, results = {}, dict[str, Any]()
+    states, results = dict[str, Any](), dict[str, Any]()
     for name in (name for name in published_sweeps() if name.startswith(f"{paper}_")):
         if not (folder / STATES / f"{name}.json").exists():
             continue
-        states[name] = state = read_state(folder / STATES / f"{name}.json")
+        state = read_state(folder / STATES / f"{name}.json")
+        states[name] = {
+            "name": name,
+            **{key: state[key] for key in ("description", "command", "cases") if key in state},
+        }
         kept = {*_read_by_report(load_sweep(name).report), *["losses" for check in needs if name in check.sweeps]}
         for run in dict.fromkeys(case["run_dir"] for case in state["cases"] if case["run_dir"]):
             if (folder / run / RESULT_FILE).exists():
@@ -93,7 +95,7 @@ def keep_records(paper: str, folder: Path = Path(), file: Path | None = None) ->
                     **result,
                     "presampled": [],
                     "epochs": [
-                        {**_NOTHING, **before, **{key: value for key, value in line.items() if key not in left_out}}
+                        {**line, **{key: before.get(key, _NOTHING[key]) for key in left_out}}
                         for line, before in zip(result["epochs"], earlier, strict=True)
                     ],
                 }

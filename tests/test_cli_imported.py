@@ -46,7 +46,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         prepare(patch, place / "cache", place / "there")
         assert run_command(["sweep", "seeds.yaml"]) == 0
-        assert run_command(["export", "seeds", "--out", str(place / "gift.tar.xz")]) == 0
+        assert run_command(["export", "seeds", "--out", str(place / "gift.parquet")]) == 0
     return place
 
 
@@ -60,11 +60,11 @@ def here(exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 def test_a_sweep_takes_an_imported_run_only_when_it_is_told_to(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Although it was made on this very machine, with the same key."""
-    assert run_command(["import", "../gift.tar.xz"]) == 0
+    assert run_command(["import", "../gift.parquet"]) == 0
     capsys.readouterr()
     assert run_command(["sweep", "seeds.yaml", "--dry-run"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "1 runs, 0 finished before, 0 to be continued" in said and "imported from gift.tar.xz" in said
+    assert "1 runs, 0 finished before, 0 to be continued" in said and "imported from gift.parquet" in said
     assert run_command(["sweep", "seeds.yaml", "--dry-run", "--accept-foreign"]) == 0
     assert "1 finished before" in capsys.readouterr().out
     assert run_command(["sweep", "seeds.yaml"]) == 0
@@ -80,8 +80,8 @@ def test_no_sweep_goes_on_with_an_imported_run(
     (run,) = (here.parent / "there" / "runs" / "seeds").iterdir()
     result = json.loads((run / "result.json").read_text())
     (run / "result.json").write_text(json.dumps({**result, "status": "failed", "reason": "killed"}))
-    pack(["seeds"], here.parent / "gift.tar.xz", here.parent / "there")
-    unpack(here.parent / "gift.tar.xz")
+    pack(["seeds"], here.parent / "gift.parquet", here.parent / "there")
+    unpack(here.parent / "gift.parquet")
     assert run_command(["sweep", "seeds.yaml", "--dry-run", *accept]) == 0
     assert "0 to be continued" in capsys.readouterr().out
     assert not (here / "runs" / "seeds" / run.name / "lock").exists()
@@ -90,7 +90,7 @@ def test_no_sweep_goes_on_with_an_imported_run(
 def imported(folder: Path, **provenance: object) -> Path:
     """A run directory with the mark of an import."""
     run_dir = folder / "runs" / "gift" / "one"
-    write_job(run_dir, imported={"file": "gift.tar.xz", "sha256": "0"}, **provenance)
+    write_job(run_dir, imported={"file": "gift.parquet", "sha256": "0"}, **provenance)
     job = json.loads((run_dir / "job.json").read_text())
     job["config"]["tracker"] = EVIL
     (run_dir / "job.json").write_text(json.dumps(job))
@@ -174,11 +174,11 @@ def test_no_path_of_an_imported_record_is_opened(
             {"name": f"{canary}/sweep", "cases": [{"label": "a", "run_dir": str(run_dir), "status": "finished"}]}
         )
     )
-    pack(["gift"], tmp_path / "gift.tar.xz")
+    pack(["gift"], tmp_path / "gift.parquet")
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setattr("gnnexp.cli.page.follow", None)
-    assert run_command(["import", "../gift.tar.xz"]) == 0
+    assert run_command(["import", "../gift.parquet"]) == 0
     own = {"_target_": "gnnexp.trackers.none.NoTracker"}
     monkeypatch.setattr("gnnexp.cli.page.default_of", lambda _: own)
     for command in (

@@ -252,7 +252,7 @@ def test_a_sweep_file_is_a_name_everywhere(said: Said) -> None:
     assert code == 0 and found["cases"][0]["state"] == "finished" and found["report"]["tables"], err
     for arguments in (("report", file, "--json"), ("export", file), ("status", "mine", "--json")):
         assert said(*arguments)[0] == 0, arguments
-    assert Path("mine.tar.xz").exists()
+    assert Path("mine.parquet").exists()
     assert json.loads(said("status", "--json")[1])["sweeps"][0]["state"] == "finished"
     code, _, err = said("cancel", "mine")
     assert code == 2 and "no process and no job works on it" in err

@@ -44,7 +44,7 @@ COMMANDS = [
     ["status", "runs/gift/one"],
     ["logs", "runs/gift/one"],
     ["claims", "gsplit"],
-    ["export", "gift", "--out", "out.tar.xz"],
+    ["export", "gift", "--out", "out.parquet"],
     ["plan", "gift", "--hardware", "laptop"],
     ["resume", "runs/gift/one"],
     ["cancel", "runs/gift/one"],

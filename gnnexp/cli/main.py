@@ -491,7 +491,7 @@ COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
                 default="records",
                 help="records of sweeps (default), or a state_dict of PyTorch Geometric with the code of its model",
             ),
-            _option("--out", metavar="FILE", help="the file (default: NAME.tar.xz, or model.pt)"),
+            _option("--out", metavar="FILE", help="the file (default: NAME.parquet, or model.pt)"),
             _TRUST,
         ),
     ),
@@ -499,7 +499,7 @@ COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
         "make runs in runs/ from exported files",
         "archives",
         "bring",
-        (_option("files", nargs="+", metavar="FILE.tar.xz"),),
+        (_option("files", nargs="+", metavar="FILE.parquet"),),
     ),
     "rekey": (
         "give runs of gnnexp 0.1 the keys of today, so that sweeps take them as finished",

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
+from dataclasses import is_dataclass
 from types import FunctionType
-from typing import Any
+from typing import Any, get_type_hints
 
 from gnnexp.components.packages import known, missing_package
 from gnnexp.components.signature import nearest, returned_class
@@ -19,6 +21,7 @@ from gnnexp.provenance.names import name_of
 from gnnexp.provenance.older import name_today
 
 Component = type[Any] | FunctionType
+SPLIT = "docs/howto/split.md"
 
 
 def locate(name: str) -> Component:
@@ -46,11 +49,28 @@ def component(key: str, name: str, kinds: tuple[type, ...]) -> Component | Probl
     made = found if isinstance(found, type) else returned_class(found)
     # Look for real inheritance: `issubclass` may accept any class that has certain methods.
     if made is None or not any(one is kind for one in made.__mro__ for kind in kinds):
-        return not_of_kind(key, name, kinds)
+        return (None if made is None else without_options(key, name, made, kinds)) or not_of_kind(key, name, kinds)
+    if any(hasattr(kind, "make") for kind in kinds) and not is_dataclass(made):
+        return Problem(key, name, "must be a frozen dataclass: its fields are its options", f"see {SPLIT}")
     if inspect.isabstract(found):
         left = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
         return Problem(key, name, f"is abstract: it does not define {left}", "name a class that inherits from it")
     return found
+
+
+def without_options(key: str, name: str, found: type[Any], kinds: tuple[type, ...]) -> Problem | None:
+    """The problem of a rank's class where options are wanted: components before 0.2.0 were both in one class."""
+    for kind in kinds:
+        of_rank = get_type_hints(kind.make).get("return") if hasattr(kind, "make") else None
+        if of_rank in found.__mro__:
+            return Problem(
+                key,
+                name,
+                f"is a {of_rank.__name__} of a rank, and lacks a frozen dataclass of its options, which inherits from "
+                f"{kind.__module__}.{kind.__qualname__} and makes it",
+                f"see {SPLIT}, which has before and after side by side",
+            )
+    return None
 
 
 def not_of_kind(key: str, name: str, kinds: tuple[type, ...]) -> Problem:
@@ -74,9 +94,18 @@ def located(key: str, name: str) -> Component | Problem:
     except ValueError:
         return Problem(key, name, "must be package.module.Class", "write the full dotted name")
     except ImportError as error:
-        return Problem(key, name, str(error), _nearest_name(module, attribute))
+        return _earlier_import(key, name, error) or Problem(key, name, str(error), _nearest_name(module, attribute))
     except (Exception, SystemExit) as error:  # a user's own module may fail in any way while it is imported
         return Problem(key, name, f"importing it raised {error!r}", f"python -c 'import {module}'")
+
+
+def _earlier_import(key: str, name: str, error: ImportError) -> Problem | None:
+    """The problem of a user's module that imports a class of gnnexp by an earlier name."""
+    names = re.search(r"cannot import name '(\w+)' from '([\w.]+)'", str(error))
+    before = "" if names is None else f"{names[2]}.{names[1]}"
+    if name_today(before) == before:
+        return None
+    return Problem(key, name, f"imports {before}, which is {name_today(before)} since 0.2.0", f"see {SPLIT}")
 
 
 def _is_pythons(module: str) -> bool:

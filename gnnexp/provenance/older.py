@@ -57,6 +57,17 @@ def name_today(name: str) -> str:
     return MOVED.get(name, name)
 
 
+def moved_targets(node: object) -> dict[str, str]:
+    """The classes in a configuration that have moved since: their present names by those that it has."""
+    if isinstance(node, Mapping):
+        own = node.get("_target_")
+        moved = {own: MOVED[own]} if isinstance(own, str) and own in MOVED else {}
+        return moved | moved_targets(list(node.values()))
+    if isinstance(node, list):
+        return {old: new for item in node for old, new in moved_targets(item).items()}
+    return {}
+
+
 # Config keys of today by their earlier names.
 KEYS = {"train.lr": "optimizer.lr", "train.weight_decay": "optimizer.weight_decay", "train.optimizer": "optimizer"}
 # Optimizers by their name in `train.optimizer`, and whether their kernel was fused.

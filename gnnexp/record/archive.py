@@ -1,26 +1,20 @@
-"""Records of finished sweeps in one file: a `.tar.xz` with the contents of run directories, no logs or checkpoints.
+"""Records of finished sweeps in one file: a `.parquet` with the contents of run directories, no logs or checkpoints.
 
-It contains `runs/sweeps/<name>.json` and the `result.json` of every run that has ended, under the names that they had
-below the working folder. `gnnexp.record.importing` makes runs of them elsewhere.
+It has `runs/sweeps/<name>.json` and the `result.json` of every run that has ended, under the names that they had below
+the working folder (`gnnexp.record.columnar`). `gnnexp.record.importing` makes runs of them elsewhere.
 """
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import shlex
-import tarfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from gnnexp.errors import DataError, Findings, Problem
-from gnnexp.files.disk import write_bytes
+from gnnexp.record.columnar import STATES, Records, write_records
 from gnnexp.record.records import RESULT_FILE, load_result, read_state, unreadable
-
-RUNS = PurePosixPath("runs")
-STATES = RUNS / "sweeps"
 
 
 def pack(names: Sequence[str], file: Path, folder: Path = Path(), *, words: Sequence[str] | None = None) -> int:
@@ -37,41 +31,37 @@ def pack(names: Sequence[str], file: Path, folder: Path = Path(), *, words: Sequ
     Raises:
         DataError: a sweep was not run here, none of its runs has ended, or a record is damaged.
     """
-    members: dict[str, bytes] = {}
     findings = Findings()
+    states: dict[str, Mapping[str, Any]] = {}
+    results: dict[str, Mapping[str, Any]] = {}
     for name, word in zip(names, words or names, strict=True):
-        members |= findings.attempt(_members, folder, name, word) or {}
+        if ended := findings.attempt(_ended, folder, name, word):
+            states[name], runs = ended
+            results |= runs
     findings.raise_all()
     file.parent.mkdir(parents=True, exist_ok=True)
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:xz", preset=9) as archive:
-        for member, content in sorted(members.items()):
-            entry = tarfile.TarInfo(member)
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
-    write_bytes(file, packed.getvalue())
-    return sum(member.endswith(f"/{RESULT_FILE}") for member in members)
+    write_records(Records(dict(sorted(states.items())), dict(sorted(results.items()))), file)
+    return len(results)
 
 
-def _members(folder: Path, name: str, word: str) -> dict[str, bytes]:
-    """The state of a sweep and the results of its runs, by their names in the archive."""
+def _ended(folder: Path, name: str, word: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """The state of a sweep, and the results of its runs that have ended, by their directories."""
     file = folder / STATES / f"{name}.json"
     state = read_state(file) if os.path.lexists(file) else {"cases": []}
-    found = dict.fromkeys(case["run_dir"] for case in state["cases"] if case["run_dir"])
-    runs = [run for run in found if os.path.lexists(folder / run / RESULT_FILE)]
+    cases = dict.fromkeys(case["run_dir"] for case in state["cases"] if case["run_dir"])
+    runs = [run for run in cases if os.path.lexists(folder / run / RESULT_FILE)]
     if not runs:
         raise DataError(
             Problem("export", word, "no run of such a sweep has ended here", f"gnnexp sweep {shlex.quote(word)}")
         )
-    members = {str(STATES / f"{name}.json"): _text(state)}
-    problems = []
+    results, problems = {}, []
     for run in runs:
         try:
-            members[str(PurePosixPath(run) / RESULT_FILE)] = _text(as_made(load_result(folder / run)))
+            results[run] = as_made(load_result(folder / run))
         except (OSError, ValueError) as error:
             problems.append(unreadable(folder / run / RESULT_FILE, error))
     DataError.raise_all(problems)
-    return members
+    return state, results
 
 
 def as_made(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,10 +77,6 @@ def as_made(result: Mapping[str, Any]) -> dict[str, Any]:
     best = result.get("best")
     kept = {"best": {**best, "checkpoint": None}} if isinstance(best, Mapping) and "checkpoint" in best else {}
     return {**result, "config": config, "provenance": provenance, **kept}
-
-
-def _text(value: object) -> bytes:
-    return json.dumps(value, indent=1).encode("utf-8")
 
 
 IMPORTED = "imported"

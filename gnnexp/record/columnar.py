@@ -1,25 +1,35 @@
-"""Records of many runs in one Parquet file: a row is a run, and a column is a metric with the values of all epochs.
+"""Records in one Parquet file: what `gnnexp export` writes, and what a paper's folder keeps.
 
-`benchmarks/columns.py` writes this file. Text in a record stays JSON. Numbers of epochs are 64-bit columns, so they are
-restored bit for bit. Two things are left out if they follow from the rest. One is the summary that `summarize` makes of
-the epochs. The other is the mean and the least over ranks of `time/x_s`, if they equal the most.
+A row is a file of JSON: the state of a sweep (`runs/sweeps/<name>.json`), or the `result.json` of a run. Metrics have
+columns: `time/epoch_s` has the values of all epochs. There, the JSON (`record`) has null. A metric that equals another
+one (`time/x_s_mean` and `time/x_s`) has the other's name. A summary that follows from the epochs is the name of the
+metric that it follows from. So each record is restored with the same JSON, bit for bit.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO
 
 from gnnexp.errors import DataError
-from gnnexp.record.records import summarize, unreadable
+from gnnexp.files.disk import write_bytes
+from gnnexp.record.records import RESULT_FILE, summarize, unreadable
 
-JSON_COLUMNS = ("config", "provenance", "quality", "paradigm")
-STATE, CASE = ("description", "command"), ("label", "status", "reason")
-META = b"gnnexp.sweeps"
+SUFFIX = ".parquet"
+RUNS = PurePosixPath("runs")
+STATES = RUNS / "sweeps"
 _TWINS = ("_min", "_mean")
+_OWN_COLUMNS = ("name", "record")
+# Of zstd, of 22: slow to write, as fast to read.
+_LEVEL = 19
+# A column is packed page by page. Records repeat each other, so that one page of them is much smaller than several.
+_PAGE_BYTES = 64 << 20
+_INTEGERS = 1 << 63
+_ROWS = 32  # that are restored together: numbers take much memory as objects of Python
+_DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError)  # errors of pyarrow are subclasses of these
 
 
 @dataclass(frozen=True)
@@ -27,7 +37,7 @@ class Records:
     """The contents of a file.
 
     Attributes:
-        states: state of each sweep by name, in the form of `gnnexp.record.records.read_state`, without the layout.
+        states: state of each sweep by name, in the form of `gnnexp.record.records.read_state`.
         results: `result.json` of their runs, by the run directory in the states.
     """
 
@@ -41,61 +51,110 @@ def read_records(file: Path, sweeps: Sequence[str] = ()) -> Records:
     Raises:
         DataError: the file cannot be read.
     """
+    try:
+        with file.open("rb") as opened:
+            kept = {str(STATES / f"{name}.json") for name in sweeps}
+            states = dict(read_rows(opened, lambda name: _is_state(name) and (not sweeps or name in kept)))
+            runs = {f"{case['run_dir']}/{RESULT_FILE}" for state in states.values() for case in state["cases"]}
+            results = dict(read_rows(opened, runs.__contains__))
+        return Records(
+            {PurePosixPath(name).stem: state for name, state in states.items()},
+            {name.removesuffix(f"/{RESULT_FILE}"): result for name, result in results.items()},
+        )
+    except _DAMAGED as error:
+        known = error if isinstance(error, OSError | ValueError) else ValueError(f"{type(error).__name__}: {error}")
+        raise DataError(unreadable(file, known, "restore the file")) from None
+
+
+def read_rows(file: BinaryIO, is_wanted: Callable[[str], bool] = bool) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The names of files and their JSON, of all or of some. A damaged file raises errors of many kinds."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
-        found = pq.ParquetFile(file)
-        swept = json.loads(found.schema_arrow.metadata[META])
-        wanted = [name for name in swept if not sweeps or name in sweeps]
-        known = found.read(["run", "cases"]).to_pylist()
-        places = [place for place, row in enumerate(known) if any(one["sweep"] in wanted for one in row["cases"])]
-        columns = found.read().take(pa.array(places, pa.int64())).to_pydict() if places else {}
-    except (OSError, ValueError) as error:  # errors of pyarrow are subclasses of these
-        raise DataError(unreadable(file, error, "restore the file")) from None
-    results = {
-        run: _result({name: values[place] for name, values in columns.items()})
-        for place, run in enumerate(columns.get("run", ()))
-    }
-    states = {name: {"name": name, **swept[name], "cases": list(_cases(known, name))} for name in wanted}
-    return Records(states, results)
+    parquet = pq.ParquetFile(file)
+    names = parquet.read(["name"], use_threads=False)["name"].to_pylist()
+    places = [place for place, name in enumerate(names) if is_wanted(name)]
+    table = parquet.read(use_threads=False)
+    for first in range(0, len(places), _ROWS):
+        rows = table.take(pa.array(places[first : first + _ROWS], pa.int64())).to_pydict()
+        for row, name in enumerate(rows["name"]):
+            yield name, _restored({column: values[row] for column, values in rows.items()})
 
 
-def _cases(rows: Iterable[Mapping[str, Any]], sweep: str) -> Iterator[dict[str, Any]]:
-    found = [{**case, "run_dir": row["run"]} for row in rows for case in row["cases"] if case["sweep"] == sweep]
-    for case in sorted(found, key=lambda case: case["place"]):
-        yield {"run_dir": case["run_dir"], **{key: case[key] for key in CASE}}
+def _is_state(name: str) -> bool:
+    return PurePosixPath(name).parent == STATES
 
 
-def _result(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The result that `benchmarks/columns.py` made the row of."""
-    named = {name: values for name, values in row.items() if "/" in name and values is not None}
-    for name, values in named.items():
-        if base := base_of(name):
-            named[name] = [most if value is None else value for value, most in zip(values, named[base], strict=True)]
-    more = map(json.loads, row["lines"] or ["{}"] * len(row["time"]))
-    lines = [
-        {
-            "epoch": number,
-            "time": time,
-            "ranks": [],
-            "losses": [],
-            "batches": {},
-            **rest,
-            "metrics": {name: values[number] for name, values in named.items() if values[number] is not None},
-        }
-        for number, (time, rest) in enumerate(zip(row["time"], more, strict=True))
+def write_records(records: Records, file: Path) -> None:
+    """Write one file, atomically. The same records make the same bytes."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    types: dict[str, type] = {}
+    rows = [
+        {"name": str(STATES / f"{name}.json"), "record": json.dumps(state)} for name, state in records.states.items()
     ]
-    summary = json.loads(row["summary"]) if row["summary"] else summarize(lines, row["primary"])
-    return {
-        **{name: json.loads(row[name]) for name in JSON_COLUMNS},
-        **json.loads(row["rest"]),
-        "epochs": lines,
-        "summary": summary,
-    }
+    rows += [{"name": f"{run}/{RESULT_FILE}", **_row(result, types)} for run, result in records.results.items()]
+    kinds = {float: pa.list_(pa.float64()), int: pa.list_(pa.int64())}
+    schema = {**dict.fromkeys(_OWN_COLUMNS, pa.string()), **{name: kinds[kind] for name, kind in types.items()}}
+    written = pa.BufferOutputStream()
+    pq.write_table(
+        pa.Table.from_pylist(rows, pa.schema(schema)),
+        written,
+        compression="zstd",
+        compression_level=_LEVEL,
+        data_page_size=_PAGE_BYTES,
+        use_dictionary=False,
+        write_statistics=False,
+        column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name, kind in types.items() if kind is float},
+    )
+    write_bytes(file, written.getvalue().to_pybytes())
 
 
-def base_of(name: str) -> str:
+def _row(result: Mapping[str, Any], types: dict[str, type]) -> dict[str, Any]:
+    """A result as columns. `types` has the type of each metric's column, and gets those of new metrics."""
+    columns: dict[str, list[float | None]] = {}
+    lines = result["epochs"]
+
+    def left(metrics: Mapping[str, float], number: int) -> dict[str, float | str | None]:
+        """What stays in `record` of the metrics of an epoch."""
+        stays: dict[str, float | str | None] = {}
+        for name, value in metrics.items():
+            if (base := _base_of(name)) and repr(metrics.get(base)) == repr(value):
+                stays[name] = base
+            elif name in _OWN_COLUMNS or not _fits(value, types.setdefault(name, type(value))):
+                stays[name] = value
+            else:
+                columns.setdefault(name, [None] * len(lines))[number] = value
+                stays[name] = None
+        return stays
+
+    epochs = [{**line, "metrics": left(line["metrics"], number)} for number, line in enumerate(lines)]
+    summary = result["summary"]
+    primary = next((name.partition("/")[0] for name in summary if name.endswith(("/val", "/test"))), "")
+    follows = json.dumps(summarize(lines, primary)) == json.dumps(summary)
+    return {"record": json.dumps({**result, "epochs": epochs, "summary": primary if follows else summary}), **columns}
+
+
+def _fits(value: float, kind: type) -> bool:
+    return type(value) is kind and (kind is float or -_INTEGERS <= value < _INTEGERS)
+
+
+def _restored(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON that became the row."""
+    record: dict[str, Any] = json.loads(row["record"])
+    if "epochs" not in record:
+        return record
+    for number, line in enumerate(record["epochs"]):
+        metrics = line["metrics"]
+        metrics |= {name: row[name][number] for name, value in metrics.items() if value is None}
+        metrics |= {name: metrics[value] for name, value in metrics.items() if isinstance(value, str)}
+    if isinstance(primary := record["summary"], str):
+        record["summary"] = summarize(record["epochs"], primary)
+    return record
+
+
+def _base_of(name: str) -> str:
     """The metric that this metric is the mean or the least over ranks of; empty for other metrics."""
-    found = (name.removesuffix(end) for end in _TWINS if name.startswith("time/") and name.endswith(f"_s{end}"))
-    return next(found, "")
+    bases = (name.removesuffix(end) for end in _TWINS if name.startswith("time/") and name.endswith(f"_s{end}"))
+    return next(bases, "")

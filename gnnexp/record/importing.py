@@ -15,24 +15,27 @@ import os
 import secrets
 import shutil
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO
 
 import yaml
 
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.files.disk import sync
 from gnnexp.files.regular import SMALL_BYTES, open_regular, parse_json
-from gnnexp.record.archive import IMPORTED, RUNS, STATES, as_made
-from gnnexp.record.columnar import Records
+from gnnexp.provenance.deprecated import TAR_XZ, note
+from gnnexp.record.archive import IMPORTED, as_made
+from gnnexp.record.columnar import RUNS, STATES, Records
 from gnnexp.record.members import Member, members
+from gnnexp.record.reader import Row, rows
 from gnnexp.record.records import EPOCHS_FILE, JOB_FILE, RESULT_FILE, write_json, write_text
 from gnnexp.record.shape import check_line, check_result, check_state
 
 # Older versions exported all of these files; now the others are made from the result.
 _FILES = (RESULT_FILE, EPOCHS_FILE, JOB_FILE, "config.yaml")
+_XZ = b"\xfd7zXZ\0"
 # A thousand runs take some megabytes.
 _MOST_PACKED_BYTES = 1 << 30
 # File systems limit a name to 255 bytes, and the folder in which a run is made has a longer name than the run.
@@ -61,7 +64,7 @@ def unpack(file: Path, folder: Path = Path()) -> tuple[int, int]:
             digest = hashlib.file_digest(opened, "sha256").hexdigest()
             opened.seek(0)
             with _Import(folder, {"file": _clean(file.name), "sha256": digest}) as taken:
-                for member in members(opened):
+                for member in _files(opened):
                     taken.take(member)
                 return taken.finish()
     except OSError as error:
@@ -138,7 +141,7 @@ class _Import:
             place.mkdir()
             self._new_folders.append(place)
 
-    def take(self, member: Member) -> None:
+    def take(self, member: Member | Row) -> None:
         """Read one file of the archive."""
         name = _place(member.name)
         if name in self._seen:
@@ -238,6 +241,16 @@ class _Import:
         return {**state, "name": name, "cases": cases}
 
 
+def _files(opened: BinaryIO) -> Iterable[Member | Row]:
+    """The files in an archive of this version, or of gnnexp 0.1."""
+    start = opened.read(len(_XZ))
+    opened.seek(0)
+    if start != _XZ:
+        return rows(opened)
+    note(TAR_XZ)
+    return members(opened)
+
+
 def _place(name: str) -> PurePosixPath:
     """The path of a file of the archive, below the working folder.
 
@@ -259,7 +272,7 @@ def _place(name: str) -> PurePosixPath:
     return path
 
 
-def _record(member: Member, check: Callable[[object], None]) -> dict[str, Any]:
+def _record(member: Member | Row, check: Callable[[object], None]) -> dict[str, Any]:
     """The JSON of a member with the right shape, without control characters.
 
     Raises:

@@ -1,7 +1,7 @@
-"""Reads the files in a `.tar.xz` one at a time and within limits, whatever the archive contains.
+"""Reads what gnnexp 0.1 exported: the files in a `.tar.xz`, one at a time and within limits, whatever it contains.
 
 `tarfile` reads long names, pax headers and tables of sparse files into memory before their size can be checked. What
-`gnnexp export` writes has regular files, and pax headers with long paths; nothing else is read.
+`gnnexp export` wrote has regular files, and pax headers with long paths; nothing else is read.
 """
 
 from __future__ import annotations

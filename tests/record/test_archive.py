@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from run_folder import write_epochs, write_job, write_result
 from gnnexp.cli.main import run_command
 from gnnexp.errors import DataError
 from gnnexp.record.archive import pack
+from gnnexp.record.columnar import read_records
 from gnnexp.record.importing import unpack
 from gnnexp.record.runs import find_runs, read_run
 
@@ -35,7 +35,7 @@ def make_sweep(folder: Path, name: str = "some", ended: int = 2) -> list[Path]:
 def test_what_goes_in_comes_out(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     runs = make_sweep(here)
-    file = tmp_path / "some.tar.xz"
+    file = tmp_path / "some.parquet"
     assert pack(["some"], file, here) == 2
     assert unpack(file, there) == (2, 0)
     for run in runs[:2]:
@@ -49,44 +49,40 @@ def test_what_goes_in_comes_out(tmp_path: Path) -> None:
 
 def test_what_was_imported_is_exported_as_it_came(tmp_path: Path) -> None:
     make_sweep(tmp_path / "here")
-    pack(["some"], tmp_path / "a.tar.xz", tmp_path / "here")
-    unpack(tmp_path / "a.tar.xz", tmp_path / "there")
-    pack(["some"], tmp_path / "b.tar.xz", tmp_path / "there")
-    names, contents = zip(*sorted(files_in(tmp_path / "b.tar.xz").items()), strict=True)
-    assert names == ("runs/some/run-0/result.json", "runs/some/run-1/result.json", "runs/sweeps/some.json")
-    assert contents[:2] == tuple(files_in(tmp_path / "a.tar.xz")[name] for name in names[:2])
-    assert not any(b"tracker" in content or b"imported" in content for content in contents)
-
-
-def files_in(file: Path) -> dict[str, bytes]:
-    with tarfile.open(file) as archive:
-        return {member.name: archive.extractfile(member).read() for member in archive}  # type: ignore[union-attr]
+    pack(["some"], tmp_path / "a.parquet", tmp_path / "here")
+    unpack(tmp_path / "a.parquet", tmp_path / "there")
+    pack(["some"], tmp_path / "b.parquet", tmp_path / "there")
+    ours, theirs = read_records(tmp_path / "a.parquet"), read_records(tmp_path / "b.parquet")
+    assert json.dumps(ours.results) == json.dumps(theirs.results) and len(ours.results) == 2
+    assert not any(word in json.dumps(theirs.results) for word in ("tracker", "imported"))
+    runs = [case["run_dir"] for case in theirs.states["some"]["cases"]]
+    assert runs == [*ours.results, "", ""], "no directory that the archive does not have"
 
 
 def test_no_checkpoint_is_named_that_an_archive_does_not_have(tmp_path: Path) -> None:
     for run in make_sweep(tmp_path / "here")[:2]:
         write_result(tmp_path / "here" / run, best={"epoch": 1, "checkpoint": "checkpoints/best"})
-    pack(["some"], tmp_path / "a.tar.xz", tmp_path / "here")
-    records = [json.loads(content) for name, content in files_in(tmp_path / "a.tar.xz").items() if "result" in name]
-    assert [record["best"] for record in records] == [{"epoch": 1, "checkpoint": None}] * 2
+    pack(["some"], tmp_path / "a.parquet", tmp_path / "here")
+    records = read_records(tmp_path / "a.parquet").results
+    assert [record["best"] for record in records.values()] == [{"epoch": 1, "checkpoint": None}] * 2
 
 
 def test_the_same_records_make_the_same_bytes(tmp_path: Path) -> None:
     make_sweep(tmp_path)
-    pack(["some"], tmp_path / "a.tar.xz", tmp_path)
+    pack(["some"], tmp_path / "a.parquet", tmp_path)
     os.utime(tmp_path / "runs" / "sweeps" / "some.json", (1, 1))
-    pack(["some"], tmp_path / "b.tar.xz", tmp_path)
-    assert (tmp_path / "a.tar.xz").read_bytes() == (tmp_path / "b.tar.xz").read_bytes()
+    pack(["some"], tmp_path / "b.parquet", tmp_path)
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
 
 
 def test_damaged_records_are_not_exported(tmp_path: Path) -> None:
     run, *_ = make_sweep(tmp_path)
     (tmp_path / run / "result.json").write_text("[" * 100_000)
     with pytest.raises(DataError, match=r"run-0/result\.json"):
-        pack(["some"], tmp_path / "some.tar.xz", tmp_path)
+        pack(["some"], tmp_path / "some.parquet", tmp_path)
     (tmp_path / "runs" / "sweeps" / "some.json").write_text("{")
     with pytest.raises(DataError, match=r"sweeps/some\.json"):
-        pack(["some"], tmp_path / "some.tar.xz", tmp_path)
+        pack(["some"], tmp_path / "some.parquet", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
 
 
@@ -95,9 +91,9 @@ def test_by_the_command_line(
 ) -> None:
     make_sweep(tmp_path)
     monkeypatch.chdir(tmp_path)
-    assert run_command(["export", "some", "--out", "kept/some.tar.xz"]) == 0
+    assert run_command(["export", "some", "--out", "kept/some.parquet"]) == 0
     assert "2 runs" in capsys.readouterr().out
-    assert run_command(["import", "kept/some.tar.xz"]) == 0
+    assert run_command(["import", "kept/some.parquet"]) == 0
     assert "0 new runs, 2 were already here" in capsys.readouterr().out
     assert run_command(["export", "nothing"]) == 2
     assert "gnnexp sweep nothing" in capsys.readouterr().err
@@ -106,5 +102,5 @@ def test_by_the_command_line(
     assert run_command(["export", "mine/my idle.yaml"]) == 2
     said = capsys.readouterr().err
     assert "export='mine/my idle.yaml'" in said and "gnnexp sweep 'mine/my idle.yaml'" in said
-    assert run_command(["import", "absent.tar.xz"]) == 2
+    assert run_command(["import", "absent.parquet"]) == 2
     assert run_command(["export", "some", "--out", "some.zip"]) == 2

@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.columns import write_records
 from gnnexp.errors import DataError
-from gnnexp.record.columnar import Records, read_records
+from gnnexp.record.columnar import Records, read_records, write_records
 from gnnexp.record.records import summarize
 
 TENTHS = 0.1 + 0.2  # no decimal of few digits
@@ -57,46 +58,82 @@ def records() -> Records:
         line(0, ranks=[{"rank": 0, "times": {"phases": {"load": TENTHS}}}], losses=[TENTHS, 1e-17]),
         line(1, batches={"edges": [[[1, 2]]]}, resumed=[{"step": 3}]),
     ]
+    waits = {"label": "waits", "run_dir": "", "status": "", "reason": ""}
     return Records(
-        {"s": state("runs/s/b", "runs/s/a"), "other": state("runs/s/a")},
+        {
+            "s": {**state("runs/s/b", "runs/s/a"), "report": {"rows": ["seed"]}},
+            "other": state("runs/s/a") | {"cases": [*state("runs/s/a")["cases"], waits]},
+        },
         {
             "runs/s/a": result([line(0), uneven]),
             "runs/s/b": result(told, summary={"acc/test": 0.25}),
-            "runs/s/failed": result([], status="failed", summary={}, kind="out of memory"),
         },
     )
 
 
+def same(ours: Records, theirs: Records) -> bool:
+    """The same JSON, to the byte: order, integers and real numbers, signs of zeros."""
+    return json.dumps([ours.states, ours.results]) == json.dumps([theirs.states, theirs.results])
+
+
 def test_everything_comes_back(records: Records, tmp_path: Path) -> None:
     write_records(records, tmp_path / "r.parquet")
-    found = read_records(tmp_path / "r.parquet")
-    told = {run: one for run, one in records.results.items() if run != "runs/s/failed"}
-    assert json.dumps(found.results, sort_keys=True) == json.dumps(told, sort_keys=True), "no other run"
-    assert {name: one["cases"] for name, one in found.states.items()} == {
-        name: one["cases"] for name, one in records.states.items()
-    }, "in the sweep's order"
-    assert found.states["s"]["command"] == "gnnexp sweep s" and found.states["s"]["description"] == "what"
+    assert same(read_records(tmp_path / "r.parquet"), records)
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        {"loss/train": 1},  # in a column of real numbers
+        {"loss/train": -0.0, "time/x_s": 0.0, "time/x_s_min": -0.0, "time/x_s_mean": 0},
+        {"comm/bytes_features": 7.0},
+        {"comm/bytes_features": 1 << 63, "work/large": -(1 << 63)},
+        {"name": 1.0, "record": 2.0, "epoch": 3.0},
+        {"time/x_s_min": 1.0},
+        {},
+    ],
+)
+def test_numbers_of_any_kind_come_back(tmp_path: Path, metrics: dict[str, float]) -> None:
+    lines = [line(0), {**line(1), "metrics": metrics}, {"epoch": 7, "metrics": dict(reversed(metrics.items()))}]
+    one = Records({"s": state("runs/s/a")}, {"runs/s/a": result(lines, summary={"best_epoch": 0})})
+    write_records(one, tmp_path / "r.parquet")
+    assert same(read_records(tmp_path / "r.parquet"), one)
 
 
 def test_one_sweep_has_its_own_runs_only(records: Records, tmp_path: Path) -> None:
     write_records(records, tmp_path / "r.parquet")
-    found = read_records(tmp_path / "r.parquet", ["other"])
-    assert set(found.states) == {"other"} and set(found.results) == {"runs/s/a"}
+    other = read_records(tmp_path / "r.parquet", ["other"])
+    assert same(other, Records({"other": records.states["other"]}, {"runs/s/a": records.results["runs/s/a"]}))
     assert read_records(tmp_path / "r.parquet", ["none"]) == Records({}, {})
 
 
 def test_a_failed_run_is_kept(tmp_path: Path) -> None:
-    write_records(
-        Records({"s": state("runs/s/f")}, {"runs/s/f": result([], status="failed", summary={})}), tmp_path / "r.parquet"
-    )
-    (found,) = read_records(tmp_path / "r.parquet").results.values()
-    assert (found["status"], found["epochs"], found["summary"]) == ("failed", [], {})
+    failed = Records({"s": state("runs/s/f")}, {"runs/s/f": result([], status="failed", summary={})})
+    write_records(failed, tmp_path / "r.parquet")
+    assert same(read_records(tmp_path / "r.parquet"), failed)
+
+
+def test_what_follows_takes_no_room(tmp_path: Path) -> None:
+    """The summary, and the mean and the least over one rank."""
+    for name, least in (("twins", TENTHS), ("others", 0.5)):
+        lines = [line(number) for number in range(50)]
+        for number, one in enumerate(lines):
+            one["metrics"]["time/epoch_s_min"] = least * number
+        write_records(Records({}, {f"runs/{run}": result(lines) for run in range(9)}), tmp_path / name)
+    assert (tmp_path / "twins").stat().st_size < 0.9 * (tmp_path / "others").stat().st_size
 
 
 def test_the_same_records_make_the_same_bytes(records: Records, tmp_path: Path) -> None:
     for name in ("one", "two"):
         write_records(records, tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+@pytest.mark.parametrize("table", [{"other": [1]}, {"name": ["runs/sweeps/s.json"], "record": ["[]"]}])
+def test_another_table_is_named(tmp_path: Path, table: dict[str, list[Any]]) -> None:
+    pq.write_table(pa.table(table), tmp_path / "r.parquet")
+    with pytest.raises(DataError, match=r"r\.parquet"):
+        read_records(tmp_path / "r.parquet")
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:

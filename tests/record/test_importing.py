@@ -431,6 +431,14 @@ def test_a_decoder_gets_no_more_memory_than_ours_needs(tmp_path: Path) -> None:
         unpack(tmp_path / "x.tar.xz", tmp_path / "there")
 
 
+def test_a_tar_is_read_with_a_note_that_names_the_release_of_its_removal(
+    tmp_path: Path, good: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert unpack(archive(tmp_path / "x.tar.xz", {f"{RUN}/result.json": good}), tmp_path / "there") == (1, 0)
+    said = capsys.readouterr()
+    assert "removed in 0.3" in said.err and "gnnexp export" in said.err and not said.out
+
+
 # --- commands --------------------------------------------------------------------------------------------------------
 def test_an_imported_run_is_not_resumed(
     tmp_path: Path, good: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

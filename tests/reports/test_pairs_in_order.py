@@ -32,7 +32,9 @@ def test_pairs(found: list[tuple[str, float, float]], expected: tuple[int, int])
 
 def test_an_interval_over_seeds() -> None:
     mean, half = mean_and_interval([1.0, 2.0, 3.0, math.nan])
-    assert mean == 2 and half == pytest.approx(4.303 / math.sqrt(3))
+    assert mean == 2 and half == pytest.approx(4.302653 / math.sqrt(3))
+    _, half = mean_and_interval([float(number) for number in range(41)])
+    assert half == pytest.approx(2.0211 * math.sqrt(143.5 / 41), rel=1e-4)
     assert interval_cell([1.0, 2.0, 3.0]) == "2 ± 2.5"
     assert interval_cell([1.5]) == "1.5" and interval_cell([]) == interval_cell([math.nan]) == "–"
 

@@ -59,11 +59,24 @@ _DEVICES = frozenset({"/dev/null", "/dev/urandom"})
 
 
 def _asks_for_gnnexp(command: object) -> bool:
-    """Whether it is a question of gnnexp's own: `git` only about its checkout, since a repository can name programs."""
+    """Whether it is a question of gnnexp's own, or the process that reads a stranger's records.
+
+    `git` may ask only about gnnexp's checkout, since a repository can name programs.
+    """
     if not isinstance(command, list) or not command:
         return False
     checkouts = [str(Path(place).parent) for place in gnnexp.__path__]
-    return command[0] in _PROGRAMS or (command[:2] == ["git", "-C"] and command[2] in checkouts)
+    reads = command == [sys.executable, "-m", "gnnexp.record.reader"]
+    return reads or command[0] in _PROGRAMS or (command[:2] == ["git", "-C"] and command[2] in checkouts)
+
+
+def _is_own_child(process: object) -> bool:
+    """Whether it is a child of this process, which gnnexp started and ends."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return int(stat.rpartition(")")[2].split()[1]) == os.getpid()
 
 
 def _ends_own_children(signalled: object) -> bool:
@@ -121,6 +134,8 @@ class Guard:
         if not self._folder:
             return
         if event == "subprocess.Popen" and _asks_for_gnnexp(arguments[1]):
+            return
+        if event == "os.kill" and _is_own_child(arguments[0]):
             return
         if event == "os.killpg" and _ends_own_children(arguments[0]):
             return

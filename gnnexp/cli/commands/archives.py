@@ -12,20 +12,18 @@ from gnnexp.config.folders import papers_with
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.files.regular import what_is
 from gnnexp.record.archive import pack
-from gnnexp.record.columnar import Records, read_records
+from gnnexp.record.columnar import SUFFIX, Records, read_records
 from gnnexp.record.importing import restore, unpack
 from gnnexp.reports.sweep_runs import RECORDS_FILE
-
-_SUFFIX = ".tar.xz"
 
 
 def export(options: argparse.Namespace) -> int:
     """Write the records of all named sweeps to one file."""
     names = [name_of(name, "export") for name in options.names]
-    file = Path(options.out or f"{names[0]}{_SUFFIX}")
+    file = Path(options.out or f"{names[0]}{SUFFIX}")
     problems = check_new_file("--out", file)
-    if not file.name.endswith(_SUFFIX):
-        problems.append(Problem("--out", str(file), f"must end with {_SUFFIX}", f"--out {file}{_SUFFIX}"))
+    if not file.name.endswith(SUFFIX):
+        problems.append(Problem("--out", str(file), f"must end with {SUFFIX}", f"--out {file}{SUFFIX}"))
     ConfigError.raise_all(problems)
     count = pack(names, file, words=options.names)
     make_console().print(f"{count} runs, {file.stat().st_size / 1e3:.0f} kB: {file}", soft_wrap=True)

@@ -39,6 +39,7 @@ from gnnexp.launchers.status import remove_unfinished_words
 from gnnexp.preparation.artifacts import read_quality
 from gnnexp.preparation.preflight import summary
 from gnnexp.provenance.code import modules_of, refuse_edited
+from gnnexp.provenance.deprecated import note_moved
 from gnnexp.record.attempts import alone, note, read_attempts, restarts_spent
 from gnnexp.record.ending import deliver, finalize_or_report, refused_by_disk, unwritten
 from gnnexp.record.records import RESULT_FILE, write_json, write_text
@@ -79,6 +80,7 @@ def start_run(
     Raises:
         ConfigError, DataError: a problem that was found before the run directory exists.
     """
+    note_moved(composed.config)
     if experiment.launcher.prepares and not here:
         run_dir = create_run(composed, experiment, None, place)
         console.print(f"run directory {run_dir}; a job prepares its data", soft_wrap=True)

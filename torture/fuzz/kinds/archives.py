@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import lzma
 from pathlib import Path
 from random import Random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from torture.fuzz.case import Case, command
 from torture.fuzz.mutate.packed import tar
@@ -64,6 +68,8 @@ _BEGUN = b'{"my": "run that has begun"}'
 
 def make(random: Random) -> Case:
     """An archive of which nothing may be left where it is refused, and whose runs never replace what is here."""
+    if random.random() < 0.5:
+        return Case("archive", {"gift.parquet": _parquet(random), "runs/begun/job.json": _BEGUN}, _import_parquet)
     plain = tar(_MEMBERS, random, json_text, _NAMES)
     packed = lzma.compress(plain, preset=0)
     if random.random() < 0.2:
@@ -71,9 +77,27 @@ def make(random: Random) -> Case:
     return Case("archive", {"gift.tar.xz": packed, "runs/begun/job.json": _BEGUN}, _import)
 
 
-def _import() -> None:
+def _parquet(random: Random) -> bytes:
+    """Rows of which one has another name or other JSON; the file may be damaged, too."""
+    rows = [[name, content.decode()] for name, content in _MEMBERS if name.endswith(("result.json", "sweeps/x.json"))]
+    victim = random.choice(rows)
+    if random.random() < 0.3:
+        victim[0] = random.choice(_NAMES)
+    else:
+        victim[1] = json_text(victim[1].encode(), random).decode(errors="replace")
+    names, records = zip(*rows, strict=True)
+    packed = io.BytesIO()
+    pq.write_table(pa.table({"name": names, "record": records}), packed, compression="zstd")
+    return damaged(packed.getvalue(), random) if random.random() < 0.4 else packed.getvalue()
+
+
+def _import_parquet() -> None:
+    _import("gift.parquet")
+
+
+def _import(file: str = "gift.tar.xz") -> None:
     """The command itself; what was here before must be as it was, whatever comes of the import."""
     try:
-        command(["import", "gift.tar.xz"])
+        command(["import", file])
     finally:
         assert Path("runs/begun/job.json").read_bytes() == _BEGUN, "a run that had begun was overwritten"
