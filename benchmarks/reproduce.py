@@ -26,7 +26,7 @@ from gnnexp.record.archive import as_made
 from gnnexp.record.attempts import RANKS
 from gnnexp.record.columnar import STATES, Records, write_records
 from gnnexp.record.records import RESULT_FILE, load_result, read_state, write_text
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.queries.query import read_query
 from gnnexp.reports.sweep_runs import RECORDS_FILE, sweeps_run
 from gnnexp_papers.claim import claiming_papers, claims_of
@@ -112,7 +112,7 @@ def _read_by_report(report: Mapping[str, Any]) -> Iterator[str]:
         yield from (part for part, tables in _TABLES.items() if named & tables)
 
 
-def _runs_of(name: str) -> Sequence[Run]:
+def _runs_of(name: str) -> Sequence[RecordedRun]:
     found = sweeps_run([name])
     return found[name].runs if name in found else ()
 
@@ -155,7 +155,7 @@ def _linked(name: str) -> str:
     return f"[{name}]({name}/{tables[0].name})" if tables else name
 
 
-def _seconds(run: Run) -> float:
+def _seconds(run: RecordedRun) -> float:
     """From each start to the end that followed it."""
     result = load_result(run.path)
     times = [(event["event"], float(event["time"])) for event in result["attempts"] if event["event"] != RANKS]
@@ -164,20 +164,20 @@ def _seconds(run: Run) -> float:
     return sum(after - before for (kind, before), (_, after) in pairwise(times) if kind == "start")
 
 
-def _said(runs: Sequence[Run], word: Callable[[Run], str]) -> str:
+def _said(runs: Sequence[RecordedRun], word: Callable[[RecordedRun], str]) -> str:
     values = sorted({word(run) for run in runs})
     return values[0] if len(values) == 1 else f"{values[0]} to {values[-1]}" if values else "–"
 
 
-def _date(run: Run) -> str:
+def _date(run: RecordedRun) -> str:
     return str(run.provenance.get("date", ""))[:10]
 
 
-def _version(run: Run) -> str:
+def _version(run: RecordedRun) -> str:
     return str(run.provenance.get("code_version", ""))
 
 
-def _machine(run: Run) -> str:
+def _machine(run: RecordedRun) -> str:
     machine = run.provenance.get("hardware", {})
     return f"{machine.get('cores')} cores of {machine.get('cpu')}, {machine.get('ram_bytes', 0) / 2**30:.0f} GiB"
 

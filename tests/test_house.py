@@ -1,4 +1,4 @@
-"""The house's rules, by syntax trees and by one walk: who reads configurations, and what may be a loose mapping."""
+"""The house's rules, by syntax trees and by one walk: who reads configurations, what may be a loose mapping, names."""
 
 from __future__ import annotations
 
@@ -72,6 +72,8 @@ RECORDS = {
     "testing/": "composes the configurations of tests",
 }
 MOST_ENTERED = 12
+# Public classes of one name that are left, all in rooms of ranks. The list may only get shorter.
+OF_ONE_NAME = {"Drawn", "MLP", "Tables"}
 
 
 @cache
@@ -153,6 +155,25 @@ def test_every_exception_is_one(place: str) -> None:
     below = [tree_of(module) for module in MODULES if module.startswith(place)]
     found = (name for tree in below for name in chain(loose_names(tree), read_by_key(tree)))
     assert next(found, None), f"{place} needs no exception any more"
+
+
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    """One word, one class: who looks for `class Table` gets one."""
+    modules: dict[str, list[str]] = {}
+    for module, tree in trees():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                modules.setdefault(node.name, []).append(module)
+    several = {name for name, places in modules.items() if len(places) > 1 and not are_twins(places)}
+    assert several == OF_ONE_NAME, {name: modules[name] for name in several ^ OF_ONE_NAME if name in modules}
+
+
+def are_twins(modules: list[str]) -> bool:
+    """Whether one is in Triton, and has the names of the other, which is in numba or calls it."""
+    in_triton = [module.startswith("kernels/cuda/") or module.endswith("_triton.py") for module in modules]
+    return in_triton.count(True) == in_triton.count(False) == 1 and all(
+        module.startswith(("kernels/", "ops/")) for module in modules
+    )
 
 
 def test_the_closed_value_is_opened_only_to_be_passed_on() -> None:

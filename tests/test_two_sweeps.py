@@ -21,12 +21,12 @@ from gnnexp.cli.commands.report import choose
 from gnnexp.cli.commands.sweep import compose_all
 from gnnexp.cli.console import make_console
 from gnnexp.cli.main import run_command
-from gnnexp.cli.sweeping.case import QueuedCase, State, ended
+from gnnexp.cli.sweeping.case import CaseState, QueuedCase, ended
 from gnnexp.cli.sweeping.definition import load_sweep
-from gnnexp.cli.sweeping.known_runs import Looking, all_there, planned
+from gnnexp.cli.sweeping.known_runs import ReuseRules, all_there, planned
 from gnnexp.cli.sweeping.queue import OneByOne, Queue, look_again, turn_of
 from gnnexp.cli.sweeping.side_by_side import Slot, make_slots
-from gnnexp.cli.sweeping.submitted import Submitted
+from gnnexp.cli.sweeping.submitted import ArrayExecutor
 from gnnexp.files.pulse import Pulse
 from gnnexp.launchers.base import Launchers, Outcome
 from gnnexp.launchers.queue.answers import Alive
@@ -144,10 +144,10 @@ def test_a_begun_run_that_executed_other_code_is_left_alone(sweeps: Path) -> Non
 def test_a_rerun_runs_again_what_was_there_and_not_what_came_since(sweeps: Path) -> None:
     assert run_command(["sweep", "one.yaml", "seed=1"]) == run_command(["sweep", "one.yaml", "seed=0"]) == 0
     before = {run: (Path(run) / "result.json").read_bytes() for run in all_there()}
-    looking = Looking(passed_over=all_there())
+    looking = ReuseRules(passed_over=all_there())
     case = case_of("one.yaml", "seed=0", looking=looking)
     assert case.state.status == "waiting" and case.state.run_dir == ""
-    assert look_again(case, Looking()).status == "finished before"
+    assert look_again(case, ReuseRules()).status == "finished before"
     assert run_command(["sweep", "one.yaml", "seed=0", "--rerun"]) == 0
     (again,) = all_there() - set(before)
     assert {run: (Path(run) / "result.json").read_bytes() for run in before} == before, "cases of other calls too"
@@ -163,25 +163,25 @@ def test_runs_on_another_disk_are_found(sweeps: Path) -> None:
         assert run_command(["sweep", "one.yaml"]) == 0 and len(list((sweeps / "disk").iterdir())) == CASES
 
 
-def case_of(*arguments: str, looking: Looking | None = None) -> QueuedCase:
+def case_of(*arguments: str, looking: ReuseRules | None = None) -> QueuedCase:
     sweep = load_sweep(arguments[0], arguments[1:])
     (composed,) = compose_all(sweep, None)
-    (case,) = planned([QueuedCase(sweep.name, "gnnexp sweep", composed, State("run"))], looking or Looking())
+    (case,) = planned([QueuedCase(sweep.name, "gnnexp sweep", composed, CaseState("run"))], looking or ReuseRules())
     return case
 
 
 def queue_of(case: QueuedCase) -> Queue:
-    queue = Queue(load_sweep("one.yaml"), Looking(), make_console())
+    queue = Queue(load_sweep("one.yaml"), ReuseRules(), make_console())
     queue.add(case)
     return queue
 
 
 def test_a_case_has_one_turn_at_a_time(sweeps: Path) -> None:
     case = case_of("one.yaml", "seed=0")
-    with turn_of(case, Looking()) as mine, turn_of(case, Looking()) as other:
+    with turn_of(case, ReuseRules()) as mine, turn_of(case, ReuseRules()) as other:
         assert mine.status == "waiting"
         assert (other.status, other.reason) == ("running elsewhere", "another sweep is running this case")
-    with turn_of(case, Looking()) as now:
+    with turn_of(case, ReuseRules()) as now:
         assert now.status == "waiting", "it was not run"
     assert run_command(["sweep", "two.yaml", "seed=0"]) == 0
     (run,) = all_there()
@@ -198,7 +198,7 @@ def test_a_begun_run_that_another_sweep_has_finished_stays_as_it_is(sweeps: Path
     case = case_of("one.yaml", "seed=0")
     assert (case.state.status, case.state.run_dir) == ("waiting", str(run)), "to go on with"
     (run / "result.json").write_text(result)
-    with turn_of(case, Looking()) as now:
+    with turn_of(case, ReuseRules()) as now:
         assert now.status == "finished before"
 
 
@@ -211,11 +211,11 @@ def test_a_case_is_submitted_once(place: Path, monkeypatch: pytest.MonkeyPatch) 
     )
     case = case_of("one.yaml")
     submitted: list[Path] = []
-    seen: list[State] = []
+    seen: list[CaseState] = []
 
-    def sweeping() -> list[State]:
+    def sweeping() -> list[CaseState]:
         queue = queue_of(case)
-        queue.work(Submitted(Launchers(), queue.console))
+        queue.work(ArrayExecutor(Launchers(), queue.console))
         return queue.states
 
     def submit(self: SlurmLauncher, run_dirs: list[Path], config: Any) -> list[str]:
@@ -264,7 +264,7 @@ def test_a_case_that_is_interrupted_before_its_ranks_start_has_not_failed(
 
 
 @pytest.fixture
-def frozen_case(sweeps: Path, monkeypatch: pytest.MonkeyPatch) -> State:
+def frozen_case(sweeps: Path, monkeypatch: pytest.MonkeyPatch) -> CaseState:
     """How a case ends whose process, one of those that `--jobs` starts, is frozen."""
     from gnnexp.cli.sweeping import side_by_side
 
@@ -285,14 +285,14 @@ def frozen_case(sweeps: Path, monkeypatch: pytest.MonkeyPatch) -> State:
 
 
 @pytest.mark.interpreter
-def test_a_frozen_process_of_a_case_ends_with_its_time_limit(frozen_case: State) -> None:
+def test_a_frozen_process_of_a_case_ends_with_its_time_limit(frozen_case: CaseState) -> None:
     """A sweep waits for it no longer than for a rank."""
     assert frozen_case.status == "failed" and "was frozen and then killed" in frozen_case.reason
 
 
 @pytest.mark.interpreter
 def test_a_process_of_a_case_that_not_even_sigkill_ends_is_left(
-    unkillable: list[subprocess.Popen[Any]], frozen_case: State
+    unkillable: list[subprocess.Popen[Any]], frozen_case: CaseState
 ) -> None:
     assert frozen_case.status == "failed" and f"({unkillable[0].pid}) is frozen" in frozen_case.reason
 

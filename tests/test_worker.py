@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gnnexp.provenance.code import Code
+from gnnexp.provenance.code import RunCode
 from gnnexp.provenance.machine import this_node
 from gnnexp.provenance.recorded import as_executed
 from gnnexp.record.attempts import codes_of, nodes_of, read_attempts
@@ -37,8 +37,8 @@ def test_a_fork_has_nothing_left_to_import() -> None:
 
 def test_ranks_that_execute_different_code_make_the_result_of_none(tmp_path: Path) -> None:
     """A node of a cluster may see an edit a minute after another one."""
-    here, before = this_node(), Code({"mymodel": "a"})
-    after = Code({"mymodel": "b"})
+    here, before = this_node(), RunCode({"mymodel": "a"})
+    after = RunCode({"mymodel": "b"})
     for codes in ([before, before], [before, after], [after, after]):
         told = [(here.to_json(), code.to_json()) for code in codes]
         comm = SimpleNamespace(rank=0, gather_objects=lambda _, told=told: told)

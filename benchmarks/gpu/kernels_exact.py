@@ -28,7 +28,7 @@ from gnnexp.ops.backend_numba import NumbaBackend
 from gnnexp.ops.backends import kernel_problem, make_backend
 from gnnexp.testing.blocks import awkward_blocks
 from gnnexp.testing.graphs import nasty_graph
-from gnnexp.testing.on_gpu import ALL_MODELS, Case
+from gnnexp.testing.on_gpu import ALL_MODELS, GpuCase
 from gnnexp.testing.steps import Curve, global_losses, run_steps, worst_gradient_error
 
 KERNELS = ("torch", "triton")
@@ -166,7 +166,7 @@ def _over_the_link(name: str, device: torch.device, cached: bool, narrow: bool) 
 
 def _trained(name: str, model: str, precision: str, kernel: str) -> Row:
     """Losses of two steps of one rank and gradients of the first, by the layers of a model."""
-    case = Case(1, model, "data")
+    case = GpuCase(1, model, "data")
     found, expected = (
         _steps(case, device, precision, chosen) for device, chosen in (("cuda", kernel), ("cpu", "numba"))
     )
@@ -175,7 +175,7 @@ def _trained(name: str, model: str, precision: str, kernel: str) -> Row:
     return Row(name, worst <= MODEL_BOUNDS[precision], worst, ERROR)
 
 
-def _steps(case: Case, device: str, precision: str, kernel: str) -> Curve:
+def _steps(case: GpuCase, device: str, precision: str, kernel: str) -> Curve:
     config = case.config(device, kernel)
     config["train"]["dtype"] = precision
     return run_steps(config, case.make(), 2)

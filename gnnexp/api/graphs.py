@@ -10,7 +10,7 @@ from typing import Any
 
 from gnnexp.components.texts import hydra_text
 from gnnexp.datasets.formats.dataset import ForeignDataset
-from gnnexp.datasets.formats.foreign import Foreign
+from gnnexp.datasets.formats.foreign import ForeignGraph
 from gnnexp.datasets.formats.in_memory import InMemory
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import build
@@ -76,11 +76,11 @@ def from_pyg(
     """
     from gnnexp.datasets.formats.pyg.content import content_of_mapping
     from gnnexp.datasets.formats.pyg.dataset import Pyg, foreign_with
-    from gnnexp.datasets.formats.pyg.graph import Chosen
+    from gnnexp.datasets.formats.pyg.graph import AttributeNames
 
     dataset = _dataset(Pyg, dict(options, features=features, label=label, weight=weight, ids=ids, mask=mask, name=name))
     content = content_of_mapping(_attributes(data), f"from_pyg: {type(data).__name__}")
-    chosen = Chosen(features, label, weight, ids, mask)
+    chosen = AttributeNames(features, label, weight, ids, mask)
     return _given(
         foreign_with(content, chosen, symmetrize=dataset.symmetrize, keeps_duplicates=dataset.duplicates == "keep"),
         dataset,
@@ -188,7 +188,7 @@ def _dataset(kind: type[ForeignDataset], options: Mapping[str, Any]) -> ForeignD
     return build({"_target_": f"{kind.__module__}.{kind.__qualname__}", **options}, kind, "dataset")
 
 
-def _given(found: Foreign, dataset: ForeignDataset) -> GivenGraph:
+def _given(found: ForeignGraph, dataset: ForeignDataset) -> GivenGraph:
     """Store the graph in the cache, unless it is there."""
     same = {one.name: getattr(dataset, one.name) for one in fields(ForeignDataset)}
     _, folder = prepare_graph(replace(InMemory(**same), found=found), cache_root())

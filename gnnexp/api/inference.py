@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
+class InferenceComponents:
     """The components that inference needs.
 
     Attributes:
@@ -61,7 +61,7 @@ class Parts:
         return self.evaluated
 
 
-def outputs_of_all(parts: Parts, graph: Graph) -> Iterator[Tensor]:
+def outputs_of_all(parts: InferenceComponents, graph: Graph) -> Iterator[Tensor]:
     """Chunks `[n, C]` of the outputs of all vertices of `graph`, on the device, in the order of their ids.
 
     `train.eval_memory` bounds what is in memory in addition to the graph: half of it is for the current chunk, and half
@@ -72,7 +72,7 @@ def outputs_of_all(parts: Parts, graph: Graph) -> Iterator[Tensor]:
             yield values
 
 
-def hidden_of_all(parts: Parts, graph: Graph) -> Iterator[Tensor]:
+def hidden_of_all(parts: InferenceComponents, graph: Graph) -> Iterator[Tensor]:
     """Chunks `[n, hidden]` of the last hidden layer's outputs, as `outputs_of_all`.
 
     These are the rows that the last layer reads, after activation and skip connection. In a decoupled model they are
@@ -87,7 +87,7 @@ def hidden_of_all(parts: Parts, graph: Graph) -> Iterator[Tensor]:
             yield found
 
 
-def scores_of_links(parts: Parts, graph: Graph, links: Tensor) -> Iterator[np.ndarray]:
+def scores_of_links(parts: InferenceComponents, graph: Graph, links: Tensor) -> Iterator[np.ndarray]:
     """Pieces `[n]` float32 of the scores of links `[m, 2 | 3]`, in order. The outputs of all vertices come first.
 
     They are in a mapped file if they need more than a quarter of `train.eval_memory`.
@@ -98,7 +98,7 @@ def scores_of_links(parts: Parts, graph: Graph, links: Tensor) -> Iterator[np.nd
         yield from evaluation.scores(decoder, links)
 
 
-def metrics_of(parts: Parts, graph: Graph) -> dict[str, float]:
+def metrics_of(parts: InferenceComponents, graph: Graph) -> dict[str, float]:
     """Metrics by split (`acc/val`), as a run records them; empty if the graph has no held-out examples."""
     train = replace(parts.experiment.train, eval_every=0)
     parts = replace(parts, experiment=replace(parts.experiment, train=train))
@@ -138,13 +138,13 @@ E = TypeVar("E", bound=Evaluation)
 
 
 @contextmanager
-def _evaluation(kind: type[E], parts: Parts, graph: Graph) -> Iterator[E]:
+def _evaluation(kind: type[E], parts: InferenceComponents, graph: Graph) -> Iterator[E]:
     """The evaluation of one process. Activations above the bound are in a folder that is removed at the end."""
     with in_words(), tempfile.TemporaryDirectory(prefix="gnnexp-") as folder, writing(Path(folder)):
         yield kind(_job(parts, graph, Path(folder)), cast("Trainer[Any]", parts))
 
 
-def _job(parts: Parts, graph: Graph, folder: Path) -> Job:
+def _job(parts: InferenceComponents, graph: Graph, folder: Path) -> Job:
     """A job of one process that trains nothing."""
     timer, model, backend = PhaseTimer(), parts.base, parts.base.backend
     environment = Environment(host=platform.node())

@@ -15,7 +15,7 @@ from gnnexp.api.frames import check_package, make_frame
 from gnnexp.api.record import figures_of
 from gnnexp.components.signature import nearest
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.record.runs import MACHINE, RUNS, Run, find_runs
+from gnnexp.record.runs import MACHINE, RUNS, RecordedRun, find_runs
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -67,7 +67,7 @@ def runs(where: str | None = None, folder: str | Path = RUNS) -> DataFrame:
     return make_frame(shown, columns)
 
 
-def _row(run: Run) -> Row:
+def _row(run: RecordedRun) -> Row:
     """All values of a run by column: the configuration by dotted key, then main choices, figures and the rest."""
     hardware, choices = run.config["hardware"], run.provenance.get("choices", {})
     return {

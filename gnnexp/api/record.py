@@ -99,7 +99,7 @@ class Run:
         return os.path.lexists(self.run_dir / RESULT_FILE)
 
 
-def figures_of(run: records.Run) -> dict[str, float]:
+def figures_of(run: records.RecordedRun) -> dict[str, float]:
     """The main figures of a run that has ended; only those that were recorded.
 
     `val` and `test` are the task's metric (0 to 1; `mse`, `mae` and `r2` as they are) at the epoch `best_epoch`.

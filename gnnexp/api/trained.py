@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnexp.api.checkpoint import WHICH, Which, find_checkpoint, recorded_metrics, restore_rows, restore_values
-from gnnexp.api.inference import Parts, hidden_of_all, metrics_of, outputs_of_all, scores_of_links
+from gnnexp.api.inference import InferenceComponents, hidden_of_all, metrics_of, outputs_of_all, scores_of_links
 from gnnexp.api.record import Run
 from gnnexp.cli.commands.resume import refuse_imported
 from gnnexp.cli.listing.runs import read_job
@@ -22,7 +22,7 @@ from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import Environment
 from gnnexp.components.locate import target_of
 from gnnexp.components.options import with_options
-from gnnexp.datasets.reading.names import Names, names_of
+from gnnexp.datasets.reading.names import GraphNames, names_of
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import experiment_of, read
 from gnnexp.experiment.experiment import Experiment
@@ -69,7 +69,7 @@ class TrainedModel(nn.Module):
         task: the task of the run, for its graph.
     """
 
-    def __init__(self, parts: Parts, graph: Graph, run_dir: Path, epoch: int, folder: Path) -> None:
+    def __init__(self, parts: InferenceComponents, graph: Graph, run_dir: Path, epoch: int, folder: Path) -> None:
         super().__init__()
         self.model, self.graph, self.experiment = parts.evaluated, graph, parts.experiment
         self.run_dir, self.epoch, self.folder, self.task = run_dir, epoch, folder, parts.task
@@ -145,7 +145,7 @@ class TrainedModel(nn.Module):
         return graph
 
     @property
-    def names(self) -> Names:
+    def names(self) -> GraphNames:
         """Names of the classes, relations, types and columns of the run's graph; empty if its dataset has none."""
         return names_of(self.folder)
 
@@ -274,7 +274,7 @@ def _graph(experiment: Experiment, folder: str | None, key: str | None) -> tuple
     return prepare_graph(experiment.dataset, cache_root())
 
 
-def _parts(experiment: Experiment, graph: Graph, found: Checkpoint, device: torch.device) -> Parts:
+def _parts(experiment: Experiment, graph: Graph, found: Checkpoint, device: torch.device) -> InferenceComponents:
     """The components, with the values of the checkpoint."""
     dtype, seed = getattr(torch, experiment.train.dtype), experiment.seed
     kernel = elsewhere(experiment.model.kernel, device.type)
@@ -294,11 +294,11 @@ def _parts(experiment: Experiment, graph: Graph, found: Checkpoint, device: torc
     restore_values(found, model, experiment)
     rows = experiment.feature_store.make()
     if not isinstance(rows, EmbeddingStore):
-        return Parts(experiment, model, _evaluated(experiment, model), task, None, device)
+        return InferenceComponents(experiment, model, _evaluated(experiment, model), task, None, device)
     rows.setup(Shard(graph), dtype, torch.device("cpu"), Communicator(Environment(), PhaseTimer(), torch.device("cpu")))
     rows.begin(experiment.optimizer, seed)
     restore_rows(found, rows)
-    return Parts(experiment, model, _evaluated(experiment, model), task, rows, device)
+    return InferenceComponents(experiment, model, _evaluated(experiment, model), task, rows, device)
 
 
 def _evaluated(experiment: Experiment, model: Model) -> Model:

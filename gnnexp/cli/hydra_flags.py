@@ -10,7 +10,7 @@ from typing import Any
 from gnnexp.cli.commands.completion import SHELLS, script
 from gnnexp.cli.output import Answer
 from gnnexp.components.signature import unknown
-from gnnexp.config.compose import Composed
+from gnnexp.config.compose import ComposedConfig
 from gnnexp.config.composition import composed_by_hydra, hydra_of, in_problems
 from gnnexp.config.folders import find_folders
 from gnnexp.errors import ConfigError, Problem
@@ -49,7 +49,7 @@ def show(options: argparse.Namespace) -> Answer:
     return Answer(composed.config)
 
 
-def _is_null(package: str | None, composed: Composed, lines: Sequence[str]) -> bool:
+def _is_null(package: str | None, composed: ComposedConfig, lines: Sequence[str]) -> bool:
     """Whether this part of the configuration is null. Hydra would end the process then, and if there is no such part.
 
     Raises:

@@ -17,11 +17,11 @@ from gnnexp.config.compose import default_of
 from gnnexp.experiment.build import build
 from gnnexp.provenance.versions import code_version
 from gnnexp.record.archive import imported_from
-from gnnexp.record.runs import REPORTS, RUNS, Run
-from gnnexp.reports.layout import Layout
+from gnnexp.record.runs import REPORTS, RUNS, RecordedRun
+from gnnexp.reports.layout import ReportLayout
 from gnnexp.reports.page.html import write_html
 from gnnexp.reports.page.page import NamedTable, Page, PageFigure, RunLine, notes, page_figures, provenance, run_line
-from gnnexp.reports.table import Table, save_table
+from gnnexp.reports.table import TextTable, save_table
 from gnnexp.trackers.base import Tracker
 from gnnexp.trackers.delivery import ReportRecord, undelivered_reports
 from gnnexp.trackers.follow import follow
@@ -35,7 +35,7 @@ def tracker_node(
     return own
 
 
-def tracker_of(runs: Sequence[Run]) -> tuple[Mapping[str, Any], Tracker] | None:
+def tracker_of(runs: Sequence[RecordedRun]) -> tuple[Mapping[str, Any], Tracker] | None:
     """The tracker of the latest run whose tracker delivers anywhere. Imported runs use the tracker of this folder."""
     default: Mapping[str, Any] = {}
     for run in reversed(runs):
@@ -54,7 +54,7 @@ _TITLES = {"table": "comparison"}
 
 
 @dataclass(frozen=True)
-class Choice:
+class ReportSubject:
     """The subject of a report.
 
     Attributes:
@@ -67,8 +67,8 @@ class Choice:
     """
 
     name: str
-    runs: Sequence[Run]
-    layout: Layout = field(default_factory=Layout)
+    runs: Sequence[RecordedRun]
+    layout: ReportLayout = field(default_factory=ReportLayout)
     sweep: str = ""
     going_on: int = 0
     state: Mapping[str, Any] = field(default_factory=dict)
@@ -80,10 +80,10 @@ class Choice:
 
 
 def publish(
-    choice: Choice,
+    choice: ReportSubject,
     out: Path | None,
-    tables: Mapping[str, Table],
-    data: Mapping[str, Table],
+    tables: Mapping[str, TextTable],
+    data: Mapping[str, TextTable],
     files: Sequence[Path],
     console: Console,
 ) -> Path:
@@ -107,7 +107,7 @@ def publish(
     return file
 
 
-def make_page(choice: Choice, tables: Mapping[str, Table], figures: Sequence[PageFigure]) -> Page:
+def make_page(choice: ReportSubject, tables: Mapping[str, TextTable], figures: Sequence[PageFigure]) -> Page:
     """The page of a report as a value; `tables` are given by the name of their files."""
     state, runs = choice.state, choice.runs
     lines = _lines(state, runs)
@@ -127,7 +127,7 @@ def make_page(choice: Choice, tables: Mapping[str, Table], figures: Sequence[Pag
     )
 
 
-def _lines(state: Mapping[str, Any], runs: Sequence[Run]) -> list[RunLine]:
+def _lines(state: Mapping[str, Any], runs: Sequence[RecordedRun]) -> list[RunLine]:
     """A line per case, including cases without a run; if there are no cases, a line per run."""
     by_path = {str(run.path): run for run in runs}
     return [
@@ -138,7 +138,7 @@ def _lines(state: Mapping[str, Any], runs: Sequence[Run]) -> list[RunLine]:
     ] or [run_line(run) for run in runs]
 
 
-def deliver(choice: Choice, page: Page, files: Sequence[Path], console: Console) -> None:
+def deliver(choice: ReportSubject, page: Page, files: Sequence[Path], console: Console) -> None:
     """Give the report to the tracker of its runs, once, in a process of its own that gets `timeout_s` at most."""
     chosen, folder = tracker_of(choice.runs), REPORTS / choice.name
     if chosen is None:

@@ -22,7 +22,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from gnnexp.comm.background import Background, Pending
+from gnnexp.comm.background import Background, PendingExchange
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.shuffle import Halo, reduce_home, shuffle
 from gnnexp.graph.sparse import Rows, SparseRows
@@ -159,8 +159,8 @@ class Late(ExchangePoint):
     def __init__(self, halo: Halo, epochs: int, background: tuple[Background, Communicator] | None = None) -> None:
         super().__init__(halo)
         self._epochs, self._background = epochs, background
-        self.forwards: deque[Tensor | Pending[Tensor]] = deque()
-        self.backwards: deque[Tensor | Pending[Tensor]] = deque()
+        self.forwards: deque[Tensor | PendingExchange[Tensor]] = deque()
+        self.backwards: deque[Tensor | PendingExchange[Tensor]] = deque()
 
     def gather(self, local: Rows, epoch: int, comm: Communicator, tag: Tag) -> Rows:
         """Local rows, with the foreign rows of `epochs` epochs ago."""
@@ -183,7 +183,7 @@ class Late(ExchangePoint):
     def _backwards(self, exchange: Callable[[], Tensor]) -> Tensor:
         return self._later(exchange, self.backwards)
 
-    def _later(self, exchange: Callable[[], Tensor], queue: deque[Tensor | Pending[Tensor]]) -> Tensor:
+    def _later(self, exchange: Callable[[], Tensor], queue: deque[Tensor | PendingExchange[Tensor]]) -> Tensor:
         fresh = exchange() if self._background is None else self._background[0].start(exchange)
         queue.append(fresh)
         if len(queue) > self._epochs:
@@ -320,7 +320,7 @@ def _foreign(mixed: Rows, num_local: int) -> Rows:
     return mixed[num_local:].detach().clone()
 
 
-def _arrived(rows: Tensor | Pending[Tensor]) -> Tensor:
+def _arrived(rows: Tensor | PendingExchange[Tensor]) -> Tensor:
     return rows if isinstance(rows, Tensor) else rows.result()
 
 

@@ -21,7 +21,7 @@ from gnnexp.measure.phases import PhaseTimer, Stretch
 T = TypeVar("T")
 
 
-class Pending(Generic[T]):
+class PendingExchange(Generic[T]):
     """An exchange that has been started."""
 
     def __init__(self, future: Future[tuple[T, Sequence[Stretch]]], timer: PhaseTimer) -> None:
@@ -59,7 +59,7 @@ class Background:
             self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._pool = ThreadPoolExecutor(1, "exchange", initializer=begin_thread, initargs=(device,))
 
-    def start(self, exchange: Callable[[], T]) -> Pending[T]:
+    def start(self, exchange: Callable[[], T]) -> PendingExchange[T]:
         """Queue `exchange` after earlier ones. It may read all data whose computation was queued before this call."""
         ready = None if self._stream is None else torch.cuda.current_stream(self._device).record_event()
 
@@ -74,4 +74,4 @@ class Background:
                     self._stream.synchronize()  # blocks this thread only; a returned result is complete
                     return value, stretches
 
-        return Pending(self._pool.submit(run), self._timer)
+        return PendingExchange(self._pool.submit(run), self._timer)

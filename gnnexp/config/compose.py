@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gnnexp.config.composition import Composition, composition, missing
-from gnnexp.config.folders import PRIMARY, ConfigFolders, Listing, find_folders, own_folders
+from gnnexp.config.folders import PRIMARY, ConfigFolders, FolderListing, find_folders, own_folders
 from gnnexp.config.overrides import FIXED, admit, check_choice, is_group, line_of, parse
 from gnnexp.errors import ConfigError, Problem
 
@@ -22,7 +22,7 @@ _MAX_VALUES = 10_000
 
 
 @dataclass(frozen=True)
-class Composed:
+class ComposedConfig:
     """A resolved configuration with its origin.
 
     Attributes:
@@ -44,10 +44,10 @@ class Composed:
     lines: tuple[str, ...]
 
 
-def composed_from_json(found: Mapping[str, Any]) -> Composed:
+def composed_from_json(found: Mapping[str, Any]) -> ComposedConfig:
     """The configuration that was written as `asdict` gives it, in JSON."""
     folders = ConfigFolders(tuple(map(Path, found["folders"]["folders"])), found["folders"]["primary"])
-    return Composed(
+    return ComposedConfig(
         **{
             **found,
             "run_dir": Path(found["run_dir"]),
@@ -68,12 +68,12 @@ class Draft:
         unsure: groups whose choice is unknown; their content in `composed` is not what the user asked for.
     """
 
-    composed: Composed | None
+    composed: ComposedConfig | None
     problems: tuple[Problem, ...] = ()
     unsure: frozenset[str] = frozenset()
 
 
-def compose(overrides: Sequence[str], config_dir: str | None = None, config_name: str = PRIMARY) -> Composed:
+def compose(overrides: Sequence[str], config_dir: str | None = None, config_name: str = PRIMARY) -> ComposedConfig:
     """Compose `conf/config.yaml` with `overrides` in Hydra's grammar.
 
     A key that its YAML file does not list needs no `+` if the constructor has it.
@@ -192,7 +192,7 @@ def _finish(
     problems: list[Problem],
     unsure: frozenset[str],
     source: tuple[tuple[str, ...], str | None],
-    listing: Listing,
+    listing: FolderListing,
 ) -> Draft:
     """The final, resolved composition of everything that is correct."""
     try:
@@ -213,7 +213,7 @@ def _finish(
         for group, choice in sorted(found.items())
         if not group.startswith("hydra/")
     }
-    composed = Composed(config, Path(run_dir), choices, *source, folders, (*groups, *lines))
+    composed = ComposedConfig(config, Path(run_dir), choices, *source, folders, (*groups, *lines))
     return Draft(composed, tuple(problems), unsure)
 
 
@@ -244,7 +244,7 @@ def expand_values(overrides: Sequence[str]) -> list[list[str]]:
 
 
 @lru_cache(maxsize=256)
-def _chosen(folders: ConfigFolders, lines: tuple[str, ...], listing: Listing) -> _Made:
+def _chosen(folders: ConfigFolders, lines: tuple[str, ...], listing: FolderListing) -> _Made:
     """The composition of chosen groups, unresolved. It is cached and must not be changed: cases of a sweep share it."""
     return _without_culprits(folders, [], list(lines), listing, final=False)
 
@@ -257,7 +257,7 @@ class _Made(NamedTuple):
 
 
 def _without_culprits(
-    folders: ConfigFolders, groups: list[str], lines: list[str], listing: Listing, *, final: bool
+    folders: ConfigFolders, groups: list[str], lines: list[str], listing: FolderListing, *, final: bool
 ) -> _Made:
     """The configuration of those `lines` that can be composed, and the problems of the others.
 

@@ -9,7 +9,7 @@ from copy import deepcopy
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from gnnexp.config.folders import ConfigFolders, Listing, files_of, parses
+from gnnexp.config.folders import ConfigFolders, FolderListing, files_of, parses
 from gnnexp.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Composition(NamedTuple):
 
 
 def composition(
-    folders: ConfigFolders, lines: Sequence[str], *, final: bool, listing: Listing | None = None
+    folders: ConfigFolders, lines: Sequence[str], *, final: bool, listing: FolderListing | None = None
 ) -> Composition:
     """Compose `lines`, which are in Hydra's grammar; resolve the result if `final`.
 
@@ -76,7 +76,7 @@ def parsed_by_hydra(line: str) -> Override:
     return OverridesParser.create().parse_override(line)
 
 
-def _composed(folders: ConfigFolders, lines: Sequence[str], listing: Listing) -> DictConfig:
+def _composed(folders: ConfigFolders, lines: Sequence[str], listing: FolderListing) -> DictConfig:
     """What `composed_by_hydra` makes, in a fraction of its time where the same files were chosen before.
 
     Hydra reads and merges the chosen files, and then applies the other overrides to what it has. Where an override adds
@@ -101,7 +101,7 @@ def _adds_files(key: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _of_choices(folders: ConfigFolders, choices: tuple[str, ...], listing: Listing) -> DictConfig:
+def _of_choices(folders: ConfigFolders, choices: tuple[str, ...], listing: FolderListing) -> DictConfig:
     """The chosen files, merged by Hydra. It is cached and must not be changed."""
     return composed_by_hydra(folders, choices)
 

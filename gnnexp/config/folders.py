@@ -45,7 +45,7 @@ def papers_with(file: str) -> dict[str, Path]:
     return {path.parent.name: path for path in sorted(product_folder("sweeps").glob(f"*/{file}"))}
 
 
-class Listing(NamedTuple):
+class FolderListing(NamedTuple):
     """What folders have at one moment.
 
     Attributes:
@@ -75,11 +75,11 @@ class ConfigFolders:
         """The user's folders."""
         return self.folders[:-1]
 
-    def listing(self) -> Listing:
+    def listing(self) -> FolderListing:
         """What is there now."""
         own = ((str(file), _written(file)) for file in files_of(self.folders[-1]))
         theirs = ((str(file), _read(file)) for folder in self.theirs for file in files_of(folder))
-        return Listing(frozenset(self.groups()), hash(frozenset((*own, *theirs))))
+        return FolderListing(frozenset(self.groups()), hash(frozenset((*own, *theirs))))
 
     def groups(self) -> set[str]:
         """Names of all config groups, except Hydra's own; a group inside of another one is `outer/inner`."""

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gnnexp.components.signature import decisive
 from gnnexp.datasets.reading.checksums import FIX, LARGEST, Origin, differing, origin_of
-from gnnexp.datasets.reading.names import Names
+from gnnexp.datasets.reading.names import GraphNames
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.files.regular import is_file, open_regular
 from gnnexp.graph.build import CscArrays, build_graph
@@ -134,7 +134,7 @@ class Dataset(ABC):
         """
         return None
 
-    def like(self, names: Names) -> Dataset:
+    def like(self, names: GraphNames) -> Dataset:
         """This dataset with the columns of another graph, whose names are `names`: for a model of that graph.
 
         Means, deviations and lists of categories are those of that graph. By default this is the dataset itself, for

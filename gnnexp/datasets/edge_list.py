@@ -18,7 +18,7 @@ from gnnexp.datasets.base import Dataset, believable, check_memory, checked, dat
 from gnnexp.datasets.reading.edge_files import TEXT, PairType, TextFormat, files_of, note_types, open_edges
 from gnnexp.datasets.reading.features import Sparse, as_labels, count_classes, empty_classes, typed_rows
 from gnnexp.datasets.reading.npz import open_npy
-from gnnexp.datasets.reading.tables import Table
+from gnnexp.datasets.reading.tables import NumberTable
 from gnnexp.datasets.splits.held_out import NO_REVERSES, SAME_TYPE, LinkSplit, check_link_split, hold_out
 from gnnexp.datasets.splits.split import check_fractions, given_split, random_split
 from gnnexp.errors import ConfigError, DataError, Findings, Problem
@@ -30,7 +30,7 @@ from gnnexp.graph.storage.arrays import META
 from gnnexp.graph.storage.external import EdgeRules, write_csc
 from gnnexp.graph.storage.format import GraphWriter, open_graph
 from gnnexp.graph.storage.layout import SPLITS
-from gnnexp.graph.stream import EdgeStream, Symmetrized
+from gnnexp.graph.stream import EdgeStream, SymmetricStream
 
 _SUFFIXES = (*TEXT, ".npy", ".bin")
 
@@ -201,7 +201,7 @@ class EdgeList(Dataset):
         if not self.streamed:
             return None
         edges = self._open()
-        return Symmetrized(edges) if self.symmetrize else edges
+        return SymmetricStream(edges) if self.symmetrize else edges
 
     def _open(self) -> EdgeStream:
         text = TextFormat(self.delimiter, self.header, self.comments)
@@ -373,7 +373,7 @@ class EdgeList(Dataset):
             return array
         comma = path.name.removesuffix(".gz").endswith(".csv")
         delimiter = self.delimiter if self.delimiter is not None else "," if comma else None
-        return Table(path, dtype, delimiter, self.header, self.comments, low, high, settable=True).read()
+        return NumberTable(path, dtype, delimiter, self.header, self.comments, low, high, settable=True).read()
 
     def _count_nodes(self, edges: tuple[int, int] | None, path: Path, **rows: np.ndarray | None) -> int | None:
         """V from `num_nodes`, `rows`, or `(largest id, number)` of edges. None if it depends on unread edges."""

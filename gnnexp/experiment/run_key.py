@@ -15,7 +15,7 @@ from gnnexp.components.locate import locate
 from gnnexp.components.schema import HardwareConfig, TrainConfig
 from gnnexp.components.signature import TARGET, decisive, parameters_of
 from gnnexp.experiment.shape import is_node, kinds_of, options_in
-from gnnexp.provenance.code import Code
+from gnnexp.provenance.code import RunCode
 from gnnexp.provenance.names import name_of, version_of
 from gnnexp.provenance.recorded import RESULT_VERSION
 
@@ -37,7 +37,7 @@ _OF_TRAIN = ("checkpoint_every", "checkpoints_kept")
 _SCALARS = {"measure": "exact", "trace": None, "system": None, "scheduler": None}
 
 
-def run_key(config: Mapping[str, Any], dataset_key: str, code: Code, inputs: Mapping[str, str] | None = None) -> str:
+def run_key(config: Mapping[str, Any], dataset_key: str, code: RunCode, inputs: Mapping[str, str] | None = None) -> str:
     """The key of a run, made of its configuration, data and the user's code; 32 hexadecimal digits.
 
     The places of records and files are no part of it. Neither is the machine: a run of another machine is found, and

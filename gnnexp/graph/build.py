@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.graph.merging import MOST_SHOWN, Merged, MergeWeights, Parallel, in_order, merged_weights
+from gnnexp.graph.merging import MOST_SHOWN, MergedEdges, MergeWeights, Parallel, in_order, merged_weights
 from gnnexp.kernels.graph.csc_build import (
     count_rows,
     merge_rows,
@@ -34,7 +34,7 @@ class CscArrays(NamedTuple):
     types: Tensor | None
     edge_features: Tensor | None
     weights: Tensor | None = None
-    merged: Merged = Merged()
+    merged: MergedEdges = MergedEdges()
 
 
 def build_graph(
@@ -197,7 +197,7 @@ def _with_edge_data(
     first = _first(indptr, indices, None if types is None else kinds[edges])
     starts = np.append(np.flatnonzero(first), edges.size)
     data = [None if rows is None else rows[edges] for rows in (edge_features, weights)]
-    merged = Merged()
+    merged = MergedEdges()
     if rule is not None:
         indptr -= np.searchsorted(np.flatnonzero(~first), indptr)
         data, merged = _merge(starts, given, data, rule, (indptr, indices[first]))
@@ -233,7 +233,7 @@ def _merge(
     data: list[np.ndarray | None],
     rule: MergeWeights,
     merged_ends: tuple[np.ndarray, np.ndarray],
-) -> tuple[list[np.ndarray | None], Merged]:
+) -> tuple[list[np.ndarray | None], MergedEdges]:
     """Features and weights of merged edges; `merged_ends` are `indptr` and the sources of these."""
     found: list[np.ndarray | None] = [None, None]
     different = np.empty(0, np.int64)
@@ -242,7 +242,7 @@ def _merge(
             columns = [merged_weights(starts, given, column, rule) for column in np.atleast_2d(rows.T)]
             found[place] = np.stack([column for column, _ in columns], 1).reshape(-1, *rows.shape[1:])
             different = np.unique(np.concatenate([different, *(groups for _, groups in columns)]))
-    return found, Merged(
+    return found, MergedEdges(
         different.size,
         tuple(_parallel(group, starts, given, data, merged_ends) for group in different[:MOST_SHOWN].tolist()),
     )

@@ -42,7 +42,7 @@ class Parallel(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergedEdges:
     """What was merged.
 
     Attributes:
@@ -53,11 +53,11 @@ class Merged:
     different: int = 0
     first: tuple[Parallel, ...] = ()
 
-    def __add__(self, other: Merged) -> Merged:
+    def __add__(self, other: MergedEdges) -> MergedEdges:
         """Of two parts of the edges."""
-        return Merged(self.different + other.different, (*self.first, *other.first)[:MOST_SHOWN])
+        return MergedEdges(self.different + other.different, (*self.first, *other.first)[:MOST_SHOWN])
 
-    def shifted(self, first: int) -> Merged:
+    def shifted(self, first: int) -> MergedEdges:
         """The same, where the vertices that edges lead to are numbered from `first` on."""
         return replace(self, first=tuple(one._replace(destination=one.destination + first) for one in self.first))
 
@@ -84,7 +84,7 @@ class DifferentWeightsError(DataError):
         merged: how many, and some of them.
     """
 
-    def __init__(self, merged: Merged) -> None:
+    def __init__(self, merged: MergedEdges) -> None:
         self.merged = merged
         super().__init__(_problem(merged, {}))
 
@@ -97,11 +97,11 @@ class DifferentWeightsError(DataError):
         """Numbers of the vertices that the error shows."""
         return sorted({end for one in self.merged.first for end in one[:2]})
 
-    def __reduce__(self) -> tuple[type[DifferentWeightsError], tuple[Merged]]:  # type: ignore[override]
+    def __reduce__(self) -> tuple[type[DifferentWeightsError], tuple[MergedEdges]]:  # type: ignore[override]
         return type(self), (self.merged,)
 
 
-def _problem(merged: Merged, names: dict[int, str]) -> Problem:
+def _problem(merged: MergedEdges, names: dict[int, str]) -> Problem:
     shown = ", ".join(
         f"{names.get(one.source, one.source)} -> {names.get(one.destination, one.destination)}: "
         f"{one.low:.9g} to {one.high:.9g}"

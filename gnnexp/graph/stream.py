@@ -135,7 +135,7 @@ class GraphStream(EdgeStream):
                 yield EdgeChunk(*(array[start:stop] for array in self._shuffled))
 
 
-class Symmetrized(EdgeStream):
+class SymmetricStream(EdgeStream):
     """Both directions of every edge of another stream: each chunk is followed by its reverse.
 
     Args:

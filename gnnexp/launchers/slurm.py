@@ -24,7 +24,7 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.files.disk import subfolder
 from gnnexp.files.private import make_private
 from gnnexp.launchers.base import Launcher, Outcome
-from gnnexp.launchers.queue.answers import Alive, Ended, Unknown
+from gnnexp.launchers.queue.answers import Alive, EndedJob, UnknownJob
 from gnnexp.launchers.queue.commands import plain, run
 from gnnexp.launchers.queue.controller import PERIOD_S, Controller, NoAnswer
 from gnnexp.launchers.queue.evidence import answer_of, own_end
@@ -43,7 +43,7 @@ from gnnexp.launchers.queue.slurm_jobs import (
     release,
     write_submission,
 )
-from gnnexp.launchers.queue.slurm_task import Preparation, Task
+from gnnexp.launchers.queue.slurm_task import Preparation, SlurmTask
 from gnnexp.launchers.queue.words import megabytes_of, minutes_of
 from gnnexp.launchers.status import Death, have_finished, judge, missed_at, read_statuses
 from gnnexp.record.attempts import is_requeued
@@ -256,7 +256,7 @@ class SlurmLauncher(Launcher):
         write_text(subfolder(folders[0], "slurm") / LISTED, "".join(f"{folder}\n" for folder in folders))
         before = self._sbatch_preparation(folders[0], hardware, token) if self.prepares else None
         executor = self._executor(folders[0], hardware, token, before)
-        tasks = [Task(str(folder), vars(hardware), self.cpus_per_task, token) for folder in folders]
+        tasks = [SlurmTask(str(folder), vars(hardware), self.cpus_per_task, token) for folder in folders]
         try:
             if len(tasks) > 1:
                 with executor.batch():
@@ -332,11 +332,11 @@ def following(run_dir: Path, job_id: str, num_ranks: int, controller: Controller
                 return
         found = controller.find(job_id)
         answer = answer_of(job_id, found, run_dir)
-        if isinstance(answer, Ended):
+        if isinstance(answer, EndedJob):
             yield outcome_of(run_dir, answer, num_ranks)
             return
         # If no answer came, `Controller.news` reports that once for all jobs.
-        if isinstance(answer, Unknown) != unknown and not isinstance(found, NoAnswer):
+        if isinstance(answer, UnknownJob) != unknown and not isinstance(found, NoAnswer):
             unknown = not unknown
             print(f"SLURM {answer.describe()}" + (": gnnexp waits for it" if unknown else ""), flush=True)
         held = isinstance(answer, Alive) and (answer.name, answer.reason) == ("PENDING", "BeginTime")
@@ -362,7 +362,7 @@ def _interrupted(run_dir: Path, job_id: str, controller: Controller) -> Outcome:
             message=f"interrupted, but {error}: job {job_id} may go on; try again with: gnnexp cancel {run_dir}",
         )
     end = time.monotonic() + _CANCELLED_S
-    while time.monotonic() < end and not isinstance(answer_of(job_id, controller.find(job_id), run_dir), Ended):
+    while time.monotonic() < end and not isinstance(answer_of(job_id, controller.find(job_id), run_dir), EndedJob):
         time.sleep(_POLL_S)
     said = f"interrupted; SLURM job {job_id} is cancelled"
     return Outcome(code, "interrupted", said, said, "interrupted")
@@ -376,7 +376,7 @@ def prepare_folders(run_dir: Path) -> Path:
     return run_dir
 
 
-def outcome_of(run_dir: Path, state: Ended, num_ranks: int) -> Outcome:
+def outcome_of(run_dir: Path, state: EndedJob, num_ranks: int) -> Outcome:
     """How a job ended, from the ranks' status files and, if they have none, from SLURM."""
     statuses = read_statuses(run_dir)
     if (unprepared := unprepared_end(run_dir, state)) is not None:

@@ -18,7 +18,7 @@ _NO_TYPES = np.empty(0, np.int32)
 
 
 @dataclass(frozen=True, eq=False)
-class Excluded:
+class ExcludedEdges:
     """Edges to remove, ascending by (destination, source, type).
 
     Attributes:
@@ -31,7 +31,7 @@ class Excluded:
     types: np.ndarray
 
 
-def excluded(links: Tensor, num_relations_of_links: int, num_relations_of_graph: int) -> Excluded:
+def excluded(links: Tensor, num_relations_of_links: int, num_relations_of_graph: int) -> ExcludedEdges:
     """The edges that reveal `links` `[t, 2 | 3]`: from head to tail, and from tail to head.
 
     Let R be the number of relations of the links. If the graph has more than R relations, they include the inverse
@@ -41,15 +41,15 @@ def excluded(links: Tensor, num_relations_of_links: int, num_relations_of_graph:
     destinations, sources = np.concatenate([tails, heads]), np.concatenate([heads, tails])
     if links.shape[1] == 2 or num_relations_of_graph == 0:
         order = np.lexsort((sources, destinations))
-        return Excluded(destinations[order], sources[order], _NO_TYPES)
+        return ExcludedEdges(destinations[order], sources[order], _NO_TYPES)
     relation = links[:, 1].numpy()
     inverse = relation + (num_relations_of_links if num_relations_of_graph > num_relations_of_links else 0)
     types = np.concatenate([relation, inverse]).astype(np.int32)
     order = np.lexsort((types, sources, destinations))
-    return Excluded(destinations[order], sources[order], types[order])
+    return ExcludedEdges(destinations[order], sources[order], types[order])
 
 
-def without(block: Block, pairs: Excluded) -> Block:
+def without(block: Block, pairs: ExcludedEdges) -> Block:
     """`block` without the edges `pairs` and their parallel edges; all vertices and added self loops stay.
 
     Degrees and relation degrees are those of the remaining edges.

@@ -29,7 +29,7 @@ _MEETINGS = ("sizes",)
 
 
 @dataclass(frozen=True)
-class Estimate:
+class EpochEstimate:
     """The estimate of one epoch, in seconds.
 
     Attributes:
@@ -55,7 +55,7 @@ class Estimate:
         return self.sample_s + self.load_s + self.forward_backward_s + self.sync_s - self.hidden_s
 
 
-def estimate(work: Workload, machine: Machine) -> Estimate:
+def estimate_epoch(work: Workload, machine: Machine) -> EpochEstimate:
     """Estimate `work` of one rank on a rank of `machine`, which has as many ranks as the work was counted for.
 
     Another number of ranks changes the work. Run that many ranks, for example on a smaller machine (the counts are the
@@ -85,7 +85,7 @@ def estimate(work: Workload, machine: Machine) -> Estimate:
     if machine.concurrent and work.ahead:
         hidden += _behind(sum(prepared), computed + exchanged - hidden + sync, work.steps)
     more_chunks = _more_chunks(work, machine)
-    return Estimate(
+    return EpochEstimate(
         *prepared,
         computed + exchanged,
         sync,

@@ -33,7 +33,7 @@ LINKS = ("h2d", "d2d", "network", "d2h", "duplex", "h2d_gather")
 
 
 @dataclass(frozen=True)
-class Figure:
+class Measurement:
     """One measured figure.
 
     Attributes:
@@ -55,14 +55,14 @@ class Figure:
         return (self.high - self.low) / self.median
 
 
-def figures_of(ranks: Sequence[Mapping[str, Sequence[float]]]) -> list[Figure]:
+def figures_of(ranks: Sequence[Mapping[str, Sequence[float]]]) -> list[Measurement]:
     """Figures from the ranks' repetitions by name; each name needs at least two repetitions."""
     found = []
     for name in UNITS:
         values = [value for rank in ranks for value in rank.get(name, ())]
         if values:
             low, median, high = statistics.quantiles(values, n=4, method="inclusive")
-            found.append(Figure(name, median, low, high, len(ranks[0][name])))
+            found.append(Measurement(name, median, low, high, len(ranks[0][name])))
     return found
 
 
@@ -70,7 +70,7 @@ _ALWAYS = ("h2d", "d2d", "network")  # null if they were not measured
 
 
 def profile_text(
-    hardware: HardwareConfig, figures: Sequence[Figure], source: str, command: str, notes: Sequence[str] = ()
+    hardware: HardwareConfig, figures: Sequence[Measurement], source: str, command: str, notes: Sequence[str] = ()
 ) -> str:
     """The text of the profile's file.
 
@@ -112,15 +112,15 @@ def write_profile(path: Path, text: str) -> None:
     write_text(path, text)
 
 
-def _number(figure: Figure) -> str:
+def _number(figure: Measurement) -> str:
     """The median with a decimal point: YAML 1.1, which Hydra reads, parses `7e10` as a word."""
     mantissa, _, exponent = f"{figure.median:.3e}".partition("e")
     return f"{mantissa}e{exponent}"
 
 
-def _link(figure: Figure | None) -> str:
+def _link(figure: Measurement | None) -> str:
     return "null" if figure is None else _number(figure)
 
 
-def _spread(figure: Figure) -> str:
+def _spread(figure: Measurement) -> str:
     return f"{figure.low:.3g} to {figure.high:.3g}"

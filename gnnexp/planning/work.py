@@ -13,7 +13,7 @@ from typing import Any
 
 from gnnexp.datasets.generated.shapes import sizes_of
 from gnnexp.experiment.build import batch_size_of
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 
 ITEMSIZE = 4
 # Passes of a product: forward, and one for each of its two gradients. The input of layer 1 has no gradient.
@@ -118,7 +118,7 @@ class Workload:
         )
 
 
-def widths(run: Run) -> list[int]:
+def widths(run: RecordedRun) -> list[int]:
     """Number of columns of the features, of every hidden layer, and of the output.
 
     Trained feature rows have `feature_store.dim` columns; a model for links has `task.dim` output columns, and
@@ -131,7 +131,7 @@ def widths(run: Run) -> list[int]:
     return [int(first), *[hidden] * (layers - 1), int(last)]
 
 
-def work_of(run: Run) -> Workload:
+def work_of(run: RecordedRun) -> Workload:
     """The work of the median epoch of a finished run; its record must have the sizes of its data."""
     hardware = run.config["hardware"]
     ranks = int(hardware.get("nodes", 1)) * int(hardware["workers"])
@@ -171,17 +171,17 @@ def work_of(run: Run) -> Workload:
     )
 
 
-def matmul_of(run: Run) -> str:
+def matmul_of(run: RecordedRun) -> str:
     """How dense products of the run rounded their factors; runs of earlier versions did not round."""
     return str(run.config.get("train", {}).get("matmul") or "float32")
 
 
-def _slices(run: Run, ranks: int) -> int:
+def _slices(run: RecordedRun, ranks: int) -> int:
     """Number of column slices of feature rows; each rank reads and multiplies its columns of all rows."""
     return ranks if run.value("feature_store") in ("sliced", "embedding_sliced") else 1
 
 
-def _pipeline(run: Run, dims: list[int], ranks: int, chunks: int) -> dict[str, Any]:
+def _pipeline(run: RecordedRun, dims: list[int], ranks: int, chunks: int) -> dict[str, Any]:
     """The two of four exchanges of outputs that overlap with the work on chunks.
 
     A chunk's rows are gathered when it is done, and its gradients are split when it begins: one exchange of each pass.
@@ -196,7 +196,7 @@ def _pipeline(run: Run, dims: list[int], ranks: int, chunks: int) -> dict[str, A
     return {"pipelined": chunks, "pipelined_bytes": 2 * rows * dims[-1] * ITEMSIZE * (ranks - 1) / ranks}
 
 
-def num_steps(run: Run) -> int:
+def num_steps(run: RecordedRun) -> int:
     """Number of global batches of an epoch; 1 if all examples are one batch."""
     sizes = run.provenance["graph"]
     examples = sizes.get("num_links") if run.value("task") == "link_prediction" else sizes.get("num_train")
@@ -205,43 +205,43 @@ def num_steps(run: Run) -> int:
     return min(steps, run.config.get("train", {}).get("steps_per_epoch") or steps)
 
 
-def num_chunks(run: Run) -> int:
+def num_chunks(run: RecordedRun) -> int:
     """Number of chunks that a rank works on one after another; 1 if it works on everything at once."""
     recorded = (run.facts.get("chunks"), run.config.get("paradigm", {}).get("chunks"))
     return next((count for count in recorded if isinstance(count, int)), 1)
 
 
-def _in_chunks(run: Run) -> bool:
+def _in_chunks(run: RecordedRun) -> bool:
     """Whether more chunks would need less memory: there are several, or `chunks=null` chooses them by memory."""
     wanted = run.config.get("paradigm", {}).get("chunks", 1)
     return num_chunks(run) > 1 or not isinstance(wanted, int)
 
 
-def _device_bytes(run: Run) -> float:
+def _device_bytes(run: RecordedRun) -> float:
     """Peak bytes of the device, with its cache, and with the graph if all of it is worked on at once."""
     whole = _known(run, "work/edges_sampled") == 0 and num_chunks(run) == 1
     names = ("device_peak_bytes", "cache_bytes", *(("topology_bytes",) if whole else ()))
     return sum(_known(run, f"memory/{name}") for name in names)
 
 
-def _parameters(run: Run, dims: list[int]) -> int:
+def _parameters(run: RecordedRun, dims: list[int]) -> int:
     neighbours, own = _MATRICES.get(run.value("model"), (1, 1))
     return sum((neighbours + own) * d_in * d_out + d_out for d_in, d_out in pairwise(dims))
 
 
-def _elementwise(run: Run, dims: list[int], ranks: int) -> float:
+def _elementwise(run: RecordedRun, dims: list[int], ranks: int) -> float:
     return sum(
         _TOUCHES * ITEMSIZE * width * _known(run, f"work/vertices_layer{layer}") / ranks
         for layer, width in enumerate(dims[1:], 1)
     )
 
 
-def _decoupled(run: Run) -> bool:
+def _decoupled(run: RecordedRun) -> bool:
     """Whether all products come before all sums, so that sums are over outputs (NeutronTP, section 4.1)."""
     return bool(run.config.get("paradigm", {}).get("mode") == "decoupled")
 
 
-def _gathered(run: Run, dims: list[int], ranks: int) -> float:
+def _gathered(run: RecordedRun, dims: list[int], ranks: int) -> float:
     """Bytes of rows read over edges. Where projection and aggregation commute, rows are read at the smaller width."""
     model, total = run.value("model"), 0.0
     if _decoupled(run):
@@ -254,7 +254,7 @@ def _gathered(run: Run, dims: list[int], ranks: int) -> float:
     return total
 
 
-def _edge_rows(run: Run, dims: list[int], ranks: int) -> float:
+def _edge_rows(run: RecordedRun, dims: list[int], ranks: int) -> float:
     if run.value("model") != "gat":
         return 0.0
     return sum(
@@ -262,7 +262,7 @@ def _edge_rows(run: Run, dims: list[int], ranks: int) -> float:
     )
 
 
-def _flops(run: Run, dims: list[int], ranks: int) -> float:
+def _flops(run: RecordedRun, dims: list[int], ranks: int) -> float:
     model, total = run.value("model"), 0.0
     neighbours, own = _MATRICES.get(model, (1, 1))
     origins = ("host", "peer", "disk", "local", "remote")
@@ -279,28 +279,28 @@ def _flops(run: Run, dims: list[int], ranks: int) -> float:
     return total
 
 
-def _busiest(run: Run, counter: str, ranks: int) -> float:
+def _busiest(run: RecordedRun, counter: str, ranks: int) -> float:
     """A `work/*` counter of the busiest rank."""
     return _known(run, f"work/{counter}") / ranks * (_known(run, f"imbalance/{counter}") or 1.0)
 
 
-def _sent(run: Run, tag: str, ranks: int) -> float:
+def _sent(run: RecordedRun, tag: str, ranks: int) -> float:
     """Bytes of a tag, of the rank that sends most."""
     return _known(run, f"comm/bytes_{tag}") / ranks * (_known(run, f"imbalance/bytes_{tag}") or 1.0)
 
 
-def _known(run: Run, metric: str) -> float:
+def _known(run: RecordedRun, metric: str) -> float:
     """Median over the epochs after the first; 0 if the metric was not recorded."""
     value = run.median(metric)
     return 0.0 if math.isnan(value) else value
 
 
-def full_factor(run: Run) -> float:
+def full_factor(run: RecordedRun) -> float:
     """How many times larger the full graph of the run's shape is; 1 for graphs without a shape."""
     return 1 / float(run.config["dataset"].get("scale") or 1)
 
 
-def full_steps(run: Run, share: float | None = None) -> float:
+def full_steps(run: RecordedRun, share: float | None = None) -> float:
     """How many times more steps an epoch has on the full graph, if fewer targets (`dataset.train`) made fewer batches.
 
     It is 1 for full-graph training, whose epoch is one step on all vertices. It is also 1 if a sweep trains more than
@@ -316,6 +316,6 @@ def full_steps(run: Run, share: float | None = None) -> float:
     return max(1.0, (share or sizes_of(dataset["shape"]).train) / float(dataset["train"]))
 
 
-def full_size(run: Run, share: float | None = None) -> Workload:
+def full_size(run: RecordedRun, share: float | None = None) -> Workload:
     """Counts of a finished run, scaled to the graph of its shape and to an epoch of all its targets."""
     return work_of(run).scaled(full_factor(run)).repeated(full_steps(run, share))

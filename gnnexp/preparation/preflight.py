@@ -43,7 +43,7 @@ _OTHER_FILES = 200_000
 
 
 @dataclass(frozen=True)
-class Estimate:
+class MemoryEstimate:
     """All memory needs of one machine.
 
     Attributes:
@@ -80,7 +80,7 @@ class Estimate:
         ]
 
 
-def estimate(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files: int) -> Estimate:
+def estimate_memory(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files: int) -> MemoryEstimate:
     """The memory that a run needs of a machine.
 
     Args:
@@ -140,14 +140,14 @@ def estimate(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files:
         Need("which vertices evaluation reaches", "host", 0 if train.eval_every is None else 13 * facts.num_nodes),
         *experiment.task.needs(experiment.setting, facts),
     ]
-    return Estimate(
+    return MemoryEstimate(
         (*needs, *_partition_needs(experiment, facts, plan), *plan.needs), hardware.workers, hardware.device != "cuda"
     )
 
 
-def _of_command(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files: int) -> Estimate:
+def _of_command(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files: int) -> MemoryEstimate:
     """What gnnexp needs to follow an external command. Nothing is known about the command's own memory."""
-    return Estimate(
+    return MemoryEstimate(
         (
             Need("the graph's files, mapped", "shared", graph_files, per_rank=False),
             Need("interpreter and libraries, without the external command", "host", _INTERPRETER),
@@ -274,7 +274,7 @@ def _records(run: Experiment, facts: GraphFacts, layers: int) -> int:
     return _OTHER_FILES + _COPIES * run.train.epochs * line
 
 
-def judge(found: Estimate, experiment: Experiment, run_dir: Path) -> list[Problem]:
+def memory_problems(found: MemoryEstimate, experiment: Experiment, run_dir: Path) -> list[Problem]:
     """One Problem per memory that is too small, with its itemised estimate."""
     there: list[tuple[Memory, int | None, str]] = [
         (
@@ -315,7 +315,7 @@ def as_text(num_bytes: float) -> str:
     raise AssertionError("the last unit ends the loop")
 
 
-def summary(found: Estimate) -> str:
+def summary(found: MemoryEstimate) -> str:
     """One line with the total of each memory."""
     places: Sequence[Memory] = ("host", "device", "shared", "disk")
     return "preflight: " + ", ".join(f"{place} {as_text(found.total(place))}" for place in places)

@@ -59,7 +59,7 @@ def presample(experiment: Experiment, graph: Graph, epochs: int) -> Presample:
     task.setup(graph)
     seed = stream(experiment.seed, Purpose.PRESAMPLE)
     schedule = TargetSchedule(task.targets(), train.batch_size, seed, train.shuffle)
-    tally, convergence = Tally(graph), []
+    tally, convergence = AccessCounter(graph), []
     for epoch in range(epochs):
         order = schedule.order(epoch)
 
@@ -76,7 +76,7 @@ def presample(experiment: Experiment, graph: Graph, epochs: int) -> Presample:
     return tally.finish(epochs, time.perf_counter() - started, convergence)
 
 
-class Tally:
+class AccessCounter:
     """Counts how often batches contain each vertex and each edge."""
 
     def __init__(self, graph: Graph) -> None:

@@ -37,7 +37,7 @@ _FOLDER = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True)
-class Code:
+class RunCode:
     """The code of a run.
 
     Attributes:
@@ -53,7 +53,7 @@ class Code:
         return {"own": dict(self.own), **({PACKAGE: self.package} if self.package else {})}
 
 
-def code_of_config(config: Mapping[str, Any]) -> Code:
+def code_of_config(config: Mapping[str, Any]) -> RunCode:
     """The code of a run with this resolved configuration, without the digest of gnnexp.
 
     Raises:
@@ -84,13 +84,13 @@ def code_key(cls: type) -> str:
     return json.dumps(own, sort_keys=True) if own else ""
 
 
-def code_of(modules: Iterable[str]) -> Code:
+def code_of(modules: Iterable[str]) -> RunCode:
     """The code of the user that importing `modules` may execute.
 
     Raises:
         DataError: a source file cannot be read.
     """
-    return Code(_own_code(modules))
+    return RunCode(_own_code(modules))
 
 
 @cache

@@ -108,7 +108,7 @@ def nodes_of(attempts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def codes_of(attempts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The codes that made the records, in order (`gnnexp.provenance.code.Code`); several if code was edited."""
+    """The codes that made the records, in order (`gnnexp.provenance.code.RunCode`); several if code was edited."""
     return _each_once(line["code"] for line in _since_start(attempts))
 
 

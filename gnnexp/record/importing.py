@@ -29,7 +29,7 @@ from gnnexp.provenance.deprecated import TAR_XZ, note
 from gnnexp.record.archive import IMPORTED, as_made
 from gnnexp.record.columnar import RUNS, STATES, Records
 from gnnexp.record.members import Member, members
-from gnnexp.record.reader import Row, rows
+from gnnexp.record.reader import RecordFile, rows
 from gnnexp.record.records import EPOCHS_FILE, JOB_FILE, RESULT_FILE, write_json, write_text
 from gnnexp.record.shape import check_line, check_result, check_state
 
@@ -141,7 +141,7 @@ class _Import:
             place.mkdir()
             self._new_folders.append(place)
 
-    def take(self, member: Member | Row) -> None:
+    def take(self, member: Member | RecordFile) -> None:
         """Read one file of the archive."""
         name = _place(member.name)
         if name in self._seen:
@@ -241,7 +241,7 @@ class _Import:
         return {**state, "name": name, "cases": cases}
 
 
-def _files(opened: BinaryIO) -> Iterable[Member | Row]:
+def _files(opened: BinaryIO) -> Iterable[Member | RecordFile]:
     """The files in an archive of this version, or of gnnexp 0.1."""
     start = opened.read(len(_XZ))
     opened.seek(0)
@@ -272,7 +272,7 @@ def _place(name: str) -> PurePosixPath:
     return path
 
 
-def _record(member: Member | Row, check: Callable[[object], None]) -> dict[str, Any]:
+def _record(member: Member | RecordFile, check: Callable[[object], None]) -> dict[str, Any]:
     """The JSON of a member with the right shape, without control characters.
 
     Raises:

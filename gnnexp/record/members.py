@@ -24,7 +24,7 @@ _MOST_MEMBERS = 500_000
 _NOTHING = bytes(_BLOCK)
 
 
-class Unpacked:
+class UnpackedFile:
     """The unpacked contents of an `.xz` file, read from start to end.
 
     Args:
@@ -89,7 +89,7 @@ class Member:
 
     name: str
     size: int
-    _source: Unpacked
+    _source: UnpackedFile
     _left: int
 
     def read(self, limit: int) -> bytes:
@@ -116,7 +116,7 @@ def members(file: BinaryIO) -> Iterator[Member]:
         tarfile.TarError: it contains anything except regular files, or more than the limits.
         ValueError: a header is damaged.
     """
-    source, path, count = Unpacked(file), "", 0
+    source, path, count = UnpackedFile(file), "", 0
     while (block := source.read(_BLOCK)) != _NOTHING:
         header = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
         count += 1
@@ -136,7 +136,7 @@ def members(file: BinaryIO) -> Iterator[Member]:
     source.finish()
 
 
-def _pax_header(source: Unpacked, size: int) -> bytes:
+def _pax_header(source: UnpackedFile, size: int) -> bytes:
     if size > _MOST_HEADER_BYTES:
         raise tarfile.ReadError(f"a header has {size:,} bytes, at most {_MOST_HEADER_BYTES:,} are read")
     content = source.read(size)

@@ -25,7 +25,7 @@ _MOST_SAID = 200
 _MOST_BYTES, _MOST_FACTOR, _ALWAYS_ALLOWED = 4 << 30, 1000, 1 << 20
 
 
-class Row(NamedTuple):
+class RecordFile(NamedTuple):
     """A file that a row holds.
 
     Attributes:
@@ -47,7 +47,7 @@ class Row(NamedTuple):
         return self.content
 
 
-def rows(file: BinaryIO) -> Iterator[Row]:
+def rows(file: BinaryIO) -> Iterator[RecordFile]:
     """The files that the rows of an open file hold, in its order.
 
     Raises:
@@ -69,7 +69,7 @@ def rows(file: BinaryIO) -> Iterator[Row]:
                 if left < 0 or not line.endswith(b"\n"):
                     raise ValueError("it unpacks to more than a file of records of this size")
                 name, _, content = line.partition(b"\t")
-                yield Row(str(json.loads(name)), content)
+                yield RecordFile(str(json.loads(name)), content)
             said = process.stderr.read().decode(errors="replace").strip().splitlines()
             if process.wait() != 0:
                 raise ValueError(said[-1] if said else f"its reader ended with {process.returncode}")

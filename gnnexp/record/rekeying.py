@@ -17,7 +17,7 @@ from gnnexp.datasets.base import Dataset, VerifiedDataset
 from gnnexp.errors import ProblemsError
 from gnnexp.experiment.build import build
 from gnnexp.experiment.run_key import run_key
-from gnnexp.provenance.code import Code, code_of, targets_in, targets_of_results
+from gnnexp.provenance.code import RunCode, code_of, targets_in, targets_of_results
 from gnnexp.provenance.older import MOVED, as_today
 from gnnexp.provenance.recorded import RESULT_VERSION, is_of_other_version, own_of, recorded_inputs
 from gnnexp.record.archive import imported_from
@@ -40,7 +40,7 @@ NO_DATA = "its data are not here, or are others"
 
 
 @dataclass(frozen=True)
-class Rekeyed:
+class RekeyOutcome:
     """What became of a run: `why` is why it keeps its key; empty if it has a new one."""
 
     run_dir: Path
@@ -70,7 +70,7 @@ def key_of_older(
         return ""
     try:
         data = next((one.key() for one in datasets if _key_of_0_1(one) == recorded), "")
-        return data and run_key(config, data, Code(own_of(provenance.get("code"))), recorded_inputs(provenance))
+        return data and run_key(config, data, RunCode(own_of(provenance.get("code"))), recorded_inputs(provenance))
     except (ImportError, ProblemsError, OSError):  # a class that is not here, or files that are not
         return ""
 
@@ -101,7 +101,7 @@ def rekeyed_provenance(config: Mapping[str, Any], provenance: Mapping[str, Any])
     }
 
 
-def rekey(run_dir: Path, *, write: bool) -> Rekeyed:
+def rekey(run_dir: Path, *, write: bool) -> RekeyOutcome:
     """Give a run of 0.1 the keys of today, in `job.json` and `result.json`; other runs stay as they are.
 
     This opens the data that the record names, so the record must be the user's own.
@@ -116,11 +116,11 @@ def rekey(run_dir: Path, *, write: bool) -> Rekeyed:
     try:
         job = load_job(run_dir)
     except (OSError, ValueError) as error:
-        return Rekeyed(run_dir, f"{JOB_FILE}: {error}"[:200])
+        return RekeyOutcome(run_dir, f"{JOB_FILE}: {error}"[:200])
     if not is_of_other_version(job["provenance"]):
-        return Rekeyed(run_dir, CURRENT)
+        return RekeyOutcome(run_dir, CURRENT)
     if source := imported_from(job["provenance"]):
-        return Rekeyed(run_dir, f"was imported from {source}: gnnexp opens no data that it names")
+        return RekeyOutcome(run_dir, f"was imported from {source}: gnnexp opens no data that it names")
     check_own(run_dir, "would open the data that it names", "its owner can give it new keys")
     files = {JOB_FILE: job}
     try:
@@ -128,15 +128,15 @@ def rekey(run_dir: Path, *, write: bool) -> Rekeyed:
     except FileNotFoundError:
         pass  # it has not ended
     except (OSError, ValueError) as error:
-        return Rekeyed(run_dir, f"{RESULT_FILE}: {error}"[:200])
+        return RekeyOutcome(run_dir, f"{RESULT_FILE}: {error}"[:200])
     found = {name: rekeyed_provenance(content["config"], content["provenance"]) for name, content in files.items()}
     if why := next((one for one in found.values() if isinstance(one, str)), ""):
-        return Rekeyed(run_dir, why)
+        return RekeyOutcome(run_dir, why)
     if write:
         with alone(run_dir):
             for name, content in reversed(files.items()):  # `job.json` last: a killed call begins again
                 write_json(run_dir / name, {**content, "provenance": found[name]})
-    return Rekeyed(run_dir, "")
+    return RekeyOutcome(run_dir, "")
 
 
 def _foreign(config: Mapping[str, Any], named: Collection[str] = ()) -> list[str]:

@@ -28,7 +28,7 @@ MACHINE = "machine"
 
 
 @dataclass(frozen=True)
-class Run:
+class RecordedRun:
     """One run that has ended.
 
     Attributes:
@@ -127,7 +127,7 @@ class Run:
         return "none" if unused else self.value(key)
 
 
-def read_run(path: Path) -> Run:
+def read_run(path: Path) -> RecordedRun:
     """The run in the directory `path`; its record has the shape that `gnnexp.record.shape` describes.
 
     Raises:
@@ -145,9 +145,9 @@ def read_run(path: Path) -> Run:
     return run_of(path, result)
 
 
-def run_of(path: Path, result: Mapping[str, Any], kept: Sequence[Mapping[str, Any]] | None = None) -> Run:
-    """The run of a record that has the shape of `gnnexp.record.shape`; for `kept` see `Run`."""
-    return Run(
+def run_of(path: Path, result: Mapping[str, Any], kept: Sequence[Mapping[str, Any]] | None = None) -> RecordedRun:
+    """The run of a record that has the shape of `gnnexp.record.shape`; for `kept` see `RecordedRun`."""
+    return RecordedRun(
         path=path,
         config=as_today(result["config"]),
         provenance=result["provenance"],
@@ -164,7 +164,7 @@ def run_of(path: Path, result: Mapping[str, Any], kept: Sequence[Mapping[str, An
     )
 
 
-def find_runs(folder: Path = RUNS) -> list[Run]:
+def find_runs(folder: Path = RUNS) -> list[RecordedRun]:
     """All runs below `folder` that have ended, oldest first; damaged ones are left out (`read_run` reports them)."""
     found = []
     for path in run_dirs(folder, RESULT_FILE):

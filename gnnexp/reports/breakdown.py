@@ -6,19 +6,19 @@ import math
 from pathlib import Path
 
 from gnnexp.measure.phases import PHASES
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.metrics import number_cell, typical_epoch
-from gnnexp.reports.table import Table, save_table
+from gnnexp.reports.table import TextTable, save_table
 
 NAME = "breakdown"
 
 
-def write(run: Run, folder: Path) -> None:
+def write(run: RecordedRun, folder: Path) -> None:
     """Write `breakdown.csv` into `folder`."""
     save_table(breakdown_of(run), folder, NAME, ("csv",))
 
 
-def breakdown_of(run: Run) -> Table:
+def breakdown_of(run: RecordedRun) -> TextTable:
     """A row for each phase that took time, and one for the epoch: seconds, and the share of the mean of the epoch."""
     whole = run.median("time/epoch_s_mean")
     rows = []
@@ -35,7 +35,7 @@ def breakdown_of(run: Run) -> Table:
                 )
             )
     header = ("phase", "mean s", "fastest rank s", "slowest rank s", "share %", "in the background s")
-    return Table(
+    return TextTable(
         header,
         tuple(rows),
         f"Seconds of an epoch over the ranks: {typical_epoch([run])}. The phases exclude "

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from gnnexp.components.signature import check_keys, parameters_of_dataclass
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 
 # The key of a configuration under which a preset of `gnnexp tune` notes its budget.
 TUNED = "tuned"
@@ -65,14 +65,14 @@ def describe_budgets(budgets: Sequence[Budget], untuned: Sequence[str] = ()) -> 
     return f"Tuning: {spent}; {judged}."
 
 
-def of_runs(runs: Sequence[Run]) -> str:
+def of_runs(runs: Sequence[RecordedRun]) -> str:
     """The same sentence about runs with presets of `gnnexp tune`; empty if no run has one."""
     found = {name: _noted(run) for run in runs for name in (f"{run.value('system')}_{run.value('dataset')}",)}
     budgets = list(dict.fromkeys(one for one in found.values() if one is not None))
     return describe_budgets(budgets, [name for name, one in found.items() if one is None])
 
 
-def _noted(run: Run) -> Budget | None:
+def _noted(run: RecordedRun) -> Budget | None:
     """The budget that the run's configuration names. The key may also be a user's own, with other content."""
     node = run.config.get(TUNED)
     fields = parameters_of_dataclass(Budget)

@@ -18,8 +18,8 @@ from importlib.metadata import EntryPoint, distributions
 from pathlib import Path
 
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.record.runs import Run
-from gnnexp.reports.table import Table
+from gnnexp.record.runs import RecordedRun
+from gnnexp.reports.table import TextTable
 
 GROUP = "gnnexp.claims"
 
@@ -33,7 +33,7 @@ class Verdicts:
         counts: number of claims by verdict, such as `holds`.
     """
 
-    table: Table
+    table: TextTable
     counts: Mapping[str, int]
 
 
@@ -46,7 +46,7 @@ class Claims(ABC):
         """Names of the sweeps whose runs decide the claims."""
 
     @abstractmethod
-    def verdicts(self, runs: Mapping[str, Sequence[Run]]) -> Verdicts:
+    def verdicts(self, runs: Mapping[str, Sequence[RecordedRun]]) -> Verdicts:
         """The verdicts on all claims.
 
         Args:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from gnnexp.errors import DataError, Problem
 from gnnexp.measure.phases import PHASES
-from gnnexp.record.runs import MACHINE, Run
+from gnnexp.record.runs import MACHINE, RecordedRun
 from gnnexp.reports.labels import flat
 from gnnexp.reports.metrics import typical_epoch, value_of
-from gnnexp.reports.table import Table
+from gnnexp.reports.table import TextTable
 
 _EPOCH = "time/epoch_s_mean"
 _PHASES = tuple(f"time/{name}_s_mean" for name in (*PHASES, "unaccounted"))
@@ -56,7 +56,7 @@ class Line(NamedTuple):
         return (0.0 if math.isnan(self.second) else self.second) - (0.0 if math.isnan(self.first) else self.first)
 
 
-def compare(first: Run, second: Run) -> Table:
+def compare(first: RecordedRun, second: RecordedRun) -> TextTable:
     """Settings that differ, accuracy, and every metric, largest differences first; the verdict is the heading.
 
     Raises:
@@ -94,7 +94,7 @@ def compare(first: Run, second: Run) -> Table:
         "B / A",
         "% of the difference",
     )
-    return Table(header, tuple(rows), _caption(first, second), verdict(epoch, phases))
+    return TextTable(header, tuple(rows), _caption(first, second), verdict(epoch, phases))
 
 
 def verdict(epoch: Sequence[Line], phases: Sequence[Line]) -> str:
@@ -125,7 +125,7 @@ def verdict(epoch: Sequence[Line], phases: Sequence[Line]) -> str:
     )
 
 
-def _lines(first: Run, second: Run, names: Iterable[str]) -> list[Line]:
+def _lines(first: RecordedRun, second: RecordedRun, names: Iterable[str]) -> list[Line]:
     """Metrics that one of the runs recorded and that are not 0 in both."""
     found = [Line(name, value_of(first, name), value_of(second, name)) for name in names]
     return [line for line in found if any(value and not math.isnan(value) for value in line[1:])]
@@ -136,7 +136,7 @@ def _ordered(lines: Sequence[Line]) -> list[Line]:
     return sorted(lines, key=lambda line: (math.isnan(line.difference), -abs(line.difference), line.metric))
 
 
-def _settings(first: Run, second: Run) -> list[tuple[str, ...]]:
+def _settings(first: RecordedRun, second: RecordedRun) -> list[tuple[str, ...]]:
     """Config keys that differ, the machines, and the version of the code."""
     configs = [
         {
@@ -155,7 +155,7 @@ def _settings(first: Run, second: Run) -> list[tuple[str, ...]]:
     ]
 
 
-def _accuracy(first: Run, second: Run) -> list[tuple[str, ...]]:
+def _accuracy(first: RecordedRun, second: RecordedRun) -> list[tuple[str, ...]]:
     """Metrics at the best validation epoch that either run has."""
     names = [
         name
@@ -189,7 +189,7 @@ def _phase(metric: str) -> str:
     return metric.removeprefix("time/").removesuffix("_mean").removesuffix("_s")
 
 
-def _caption(first: Run, second: Run) -> str:
+def _caption(first: RecordedRun, second: RecordedRun) -> str:
     machines = (
         ""
         if first.machine == second.machine

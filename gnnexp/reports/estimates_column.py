@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from gnnexp.planning.estimate import estimate
+from gnnexp.planning.estimate import estimate_epoch
 from gnnexp.planning.machine import Machine
 from gnnexp.reports.labels import setting_of
 from gnnexp.reports.metrics import number_cell
@@ -14,14 +14,18 @@ from gnnexp.reports.paper_table import PublishedTable, any_of, place_of
 from gnnexp.reports.planned import has_rates, tells_enough
 from gnnexp.reports.published_cells import number_of, pairs_in_order
 from gnnexp.reports.published_graphs import work_as_published
-from gnnexp.reports.table import Group, Table
+from gnnexp.reports.table import RunGroup, TextTable
 
 OUT_OF_MEMORY = "OOM"
 
 
 def with_estimates(
-    table: Table, groups: Sequence[Group], machine: Machine, paper: str = "", published: PublishedTable | None = None
-) -> Table:
+    table: TextTable,
+    groups: Sequence[RunGroup],
+    machine: Machine,
+    paper: str = "",
+    published: PublishedTable | None = None,
+) -> TextTable:
     """`table` with a column of estimated seconds of an epoch on `machine`: after the paper's column, or at the end.
 
     Args:
@@ -57,17 +61,17 @@ def with_estimates(
             "devices, or on several of its nodes. The profile must have a rate of products in the run's "
             "train.matmul."
         )
-    return Table(header, rows, " ".join([table.caption, *notes]))
+    return TextTable(header, rows, " ".join([table.caption, *notes]))
 
 
-def estimated_s(group: Group, machine: Machine, paper: str = "", edge_rows: Sequence[str] = ()) -> float:
+def estimated_s(group: RunGroup, machine: Machine, paper: str = "", edge_rows: Sequence[str] = ()) -> float:
     """Mean over the runs; infinite if the device's memory is too small, NaN if no run has the needed counts."""
     runs = [
         run
         for run in group.runs
         if tells_enough(run) and has_rates(run, machine) and machine.can_run(setting_of(run).ranks)
     ]
-    found = [estimate(work_as_published(paper, run, edge_rows), machine) for run in runs]
+    found = [estimate_epoch(work_as_published(paper, run, edge_rows), machine) for run in runs]
     if not found:
         return math.nan
     return statistics.fmean(one.epoch_s for one in found) if all(one.fits for one in found) else math.inf
@@ -77,7 +81,7 @@ def _cell(seconds: float) -> str:
     return OUT_OF_MEMORY if math.isinf(seconds) else number_cell(seconds)
 
 
-def _against_paper(groups: Sequence[Group], seconds: Sequence[float], published: PublishedTable) -> list[str]:
+def _against_paper(groups: Sequence[RunGroup], seconds: Sequence[float], published: PublishedTable) -> list[str]:
     """How many pairs of systems have the paper's order, and how far the estimates are from the paper's numbers."""
     papers = [_printed(published.printed(any_of(group), published.epoch)) for group in groups]
     right, total = pairs_in_order(zip((place_of(group, published) for group in groups), seconds, papers, strict=True))

@@ -29,7 +29,7 @@ import zlib
 from collections.abc import Callable, Mapping
 
 from gnnexp.errors import Problem
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 
 _NAME = re.compile(r"\[([^\[\]]+)\]")
 _OPERATORS: Mapping[type[ast.AST], Callable[[float, float], float]] = {
@@ -68,7 +68,7 @@ def check_expression(text: str, where: str) -> list[Problem]:
     return []
 
 
-def evaluate(text: str, run: Run, known: Mapping[str, float] | None = None) -> float:
+def evaluate(text: str, run: RecordedRun, known: Mapping[str, float] | None = None) -> float:
     """The value of an expression for `run`; NaN if `run` did not record it. `known` values override the run's."""
     found = {name: known[name] if known and name in known else measured(run, name) for name in names_in(text)}
     values = {place: found[name] for place, name in _placeholders(text).items()}
@@ -78,7 +78,7 @@ def evaluate(text: str, run: Run, known: Mapping[str, float] | None = None) -> f
         return math.nan
 
 
-def measured(run: Run, name: str) -> float:
+def measured(run: RecordedRun, name: str) -> float:
     """The value of a name in brackets; NaN if `run` does not have it."""
     kind, _, rest = name.partition("/")
     hardware = run.config["hardware"]
@@ -102,11 +102,11 @@ def measured(run: Run, name: str) -> float:
     return 0.0 if math.isnan(value) and name.startswith(_ZERO_IF_ABSENT) and run.epochs else value
 
 
-def _of_epoch(run: Run, number: str, metric: str) -> float | None:
+def _of_epoch(run: RecordedRun, number: str, metric: str) -> float | None:
     return run.epochs[int(number) - 1].get(metric) if len(run.epochs) >= int(number) else None
 
 
-def _fingerprint(run: Run) -> int:
+def _fingerprint(run: RecordedRun) -> int:
     """A checksum of the losses of all steps. It has 32 bits, so a float holds it exactly."""
     losses = [loss for epoch in run.lines() for loss in epoch["losses"]]
     return zlib.crc32(struct.pack(f"<{len(losses)}d", *losses))

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from gnnexp.experiment.build import batch_size_of
-from gnnexp.record.runs import MACHINE, Run
+from gnnexp.record.runs import MACHINE, RecordedRun
 
 
 @dataclass(frozen=True, order=True)
-class Setting:
+class SharedSetting:
     """The setting that runs must share for their counters to be compared.
 
     Attributes:
@@ -43,7 +43,7 @@ class Setting:
         return f"{self.dataset} on {ranks} (fanouts {self.fanouts}, batch {self.batch}, {self.layers} layers)"
 
 
-def setting_of(run: Run) -> Setting:
+def setting_of(run: RecordedRun) -> SharedSetting:
     """The setting of `run`, from its configuration."""
     dataset, hardware = run.config["dataset"], run.config["hardware"]
     data = {key: value for key, value in dataset.items() if key not in ("path", "buffer_bytes")}
@@ -53,7 +53,7 @@ def setting_of(run: Run) -> Setting:
         f"x{dataset['scale']}" if "scale" in dataset else "",
         f"{dataset['num_nodes']} nodes" if dataset.get("num_nodes") else "",
     )
-    return Setting(
+    return SharedSetting(
         " ".join(filter(None, words)),
         int(hardware.get("nodes", 1) * hardware["workers"]),
         run.value("sampler.fanouts"),
@@ -66,7 +66,7 @@ def setting_of(run: Run) -> Setting:
     )
 
 
-def _global_batch(run: Run) -> str:
+def _global_batch(run: RecordedRun) -> str:
     if run.value("train.batch_of") in ("null", "run"):
         return run.value("train.batch_size")
     return str(batch_size_of(run.config))
@@ -78,7 +78,7 @@ ALWAYS = ("system", "dataset", "ranks")
 _UNIMPORTANT = ("name", "tracker", "preflight", "system")
 
 
-def label_runs(runs: Sequence[Run]) -> list[dict[str, str]]:
+def label_runs(runs: Sequence[RecordedRun]) -> list[dict[str, str]]:
     """The labels of every run: the columns of every table, and the settings in which runs differ."""
     named = [_names(run) for run in runs]
     configs = [flat(run.config) for run in runs]
@@ -104,7 +104,7 @@ def label_runs(runs: Sequence[Run]) -> list[dict[str, str]]:
     return [{column: labels[column] for column in shown} for labels in wide]
 
 
-def _names(run: Run) -> dict[str, str]:
+def _names(run: RecordedRun) -> dict[str, str]:
     setting = setting_of(run)
     # The configuration always names a partitioner, but only a run with a partition used it.
     partitioner = run.value("partitioner") if run.provenance.get("partition") else "–"

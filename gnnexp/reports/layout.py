@@ -31,7 +31,7 @@ _OLDER = ("rows", "kind", "published")
 
 
 @dataclass(frozen=True)
-class Layout:
+class ReportLayout:
     """What a report contains.
 
     Attributes:
@@ -64,7 +64,7 @@ class Layout:
         return {key: f"report.figures.{figure.name}" for figure in self.figures or () for key in figure.keys} | named
 
 
-def read_layout(options: object, where: str = "report") -> Layout:
+def read_layout(options: object, where: str = "report") -> ReportLayout:
     """Read the layout of a report from a sweep's file.
 
     Args:
@@ -94,7 +94,7 @@ def read_layout(options: object, where: str = "report") -> Layout:
     ]
     figures, found = read_figures(given.get("figures", []), f"{where}.figures")
     ConfigError.raise_all([*problems, *found])
-    return Layout(
+    return ReportLayout(
         tuple(given.get("rows", ())),
         given.get("query", ""),
         dict(given.get("columns", {})),
@@ -118,13 +118,13 @@ def _ask_nothing(name: str, where: str) -> None:
     ask(read_query(name, where), [], where)
 
 
-def layout_of(state: Mapping[str, Any]) -> Layout:
+def layout_of(state: Mapping[str, Any]) -> ReportLayout:
     """The layout in a sweep's state file, which an older version may have written."""
     report = state.get("report", {key: state[key] for key in _OLDER if state.get(key)})
     return read_layout({"query" if key == "kind" else key: value for key, value in report.items()})
 
 
-def check_named(layout: Layout, known: Iterable[str], where: str = "") -> list[Problem]:
+def check_named(layout: ReportLayout, known: Iterable[str], where: str = "") -> list[Problem]:
     """Problems for config keys that the layout names but no run has.
 
     Args:

@@ -12,7 +12,7 @@ from gnnexp.errors import Problem
 from gnnexp.measure.merit import is_share
 from gnnexp.measure.record import TIME_NAMES, TRAFFIC_NAMES
 from gnnexp.record.records import warm
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 
 _ROOMS = ("time", "comm", "work", "tier", "memory", "imbalance", "eval", "quality", "loss", "trace")
 _SPLITS = ("val", "test")
@@ -83,7 +83,7 @@ def seconds(metric: str) -> bool:
     return metric.startswith("time/") or metric.endswith(("_s", "/seconds"))
 
 
-def value_of(run: Run, metric: str) -> float:
+def value_of(run: RecordedRun, metric: str) -> float:
     """The value of a metric for a finished run, in the record's units; NaN if the run did not record it.
 
     `acc/test` and the like are values at the best validation epoch, and `quality/*` is about the partition. All others
@@ -107,12 +107,12 @@ def epoch_value(epoch: Mapping[str, float], metric: str) -> float:
     return float(sum(found))
 
 
-def values_of(runs: Sequence[Run], metric: str) -> list[float]:
+def values_of(runs: Sequence[RecordedRun], metric: str) -> list[float]:
     """The values of all runs that recorded the metric."""
     return [value for run in runs if not math.isnan(value := value_of(run, metric))]
 
 
-def unrecorded(runs: Sequence[Run], metrics: Iterable[str]) -> list[str]:
+def unrecorded(runs: Sequence[RecordedRun], metrics: Iterable[str]) -> list[str]:
     """A sentence for each name in `metrics` that no finished run has, with the nearest name if there is one."""
     done = [run for run in runs if run.status == "finished"]
     names = list(dict.fromkeys(name for metric in metrics for name in terms(metric)))
@@ -158,7 +158,7 @@ def _unit_of(header: str) -> str:
     return header.rpartition(" ")[2]
 
 
-def _of_the_run(run: Run, name: str) -> float | None:
+def _of_the_run(run: RecordedRun, name: str) -> float | None:
     room, _, rest = name.partition("/")
     if room == "quality":
         return float(run.quality.get(rest, math.nan))
@@ -172,7 +172,7 @@ def _counted(epoch: Mapping[str, Any], name: str) -> bool:
     return name in TRAFFIC_NAMES and not external and any(other.startswith("comm/") for other in epoch)
 
 
-def typical_epoch(runs: Sequence[Run]) -> str:
+def typical_epoch(runs: Sequence[RecordedRun]) -> str:
     """For captions: the epochs over which `value_of` takes its median, and that the first one is left out."""
     warm = sorted({run.num_warm for run in runs if len(run.epochs) > 1})
     alone = any(len(run.epochs) == 1 for run in runs)

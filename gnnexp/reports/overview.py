@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from gnnexp.measure.merit import is_share, lower_is_better
-from gnnexp.record.runs import MACHINE, Run
+from gnnexp.record.runs import MACHINE, RecordedRun
 from gnnexp.reports.metrics import number_cell, value_of
-from gnnexp.reports.table import Table
+from gnnexp.reports.table import TextTable
 
 _HEADER = (
     "system",
@@ -30,7 +30,7 @@ _CAPTION = (
 )
 
 
-def make_table(runs: Sequence[Run], sort: str = "best") -> Table:
+def make_table(runs: Sequence[RecordedRun], sort: str = "best") -> TextTable:
     """The table of all runs, one row per run; failed runs are last.
 
     Args:
@@ -42,10 +42,10 @@ def make_table(runs: Sequence[Run], sort: str = "best") -> Table:
     failed = sorted((run for run in runs if run.status != "finished"), key=_date, reverse=True)
     named = len({run.machine for run in runs}) > 1
     rows = tuple((*_cells(run), *([run.machine] if named else [])) for run in (*ended, *failed))
-    return Table((*_HEADER, *([MACHINE] if named else [])), rows, f"{_CAPTION}{said}, failed ones last.")
+    return TextTable((*_HEADER, *([MACHINE] if named else [])), rows, f"{_CAPTION}{said}, failed ones last.")
 
 
-def _cells(run: Run) -> tuple[str, ...]:
+def _cells(run: RecordedRun) -> tuple[str, ...]:
     name, value = run.best("test")
     peaks = [value_of(run, f"memory/{tier}_peak_bytes") / 1e6 for tier in ("device", "host")]
     return (
@@ -66,14 +66,14 @@ def _shown(name: str, value: float) -> str:
     return f"{100 * value:.2f}" if is_share(name) else f"{value:.4g}"
 
 
-def _dataset(run: Run) -> str:
+def _dataset(run: RecordedRun) -> str:
     """The dataset's name; for a generated one also its shape and scale."""
     shape, scale = run.value("dataset.shape"), run.value("dataset.scale")
     words = (run.value("dataset"), "" if shape == "null" else shape, "" if scale == "null" else f"x{scale}")
     return " ".join(filter(None, words))
 
 
-def _ranks(run: Run) -> str:
+def _ranks(run: RecordedRun) -> str:
     hardware = run.config.get("hardware", {})
     return str(int(hardware.get("nodes", 1)) * int(hardware.get("workers", 1)))
 
@@ -82,26 +82,26 @@ def _ranks(run: Run) -> str:
 Key = tuple[object, ...]
 
 
-def _date(run: Run) -> str:
+def _date(run: RecordedRun) -> str:
     return str(run.provenance.get("date", ""))
 
 
-def _accuracy(run: Run) -> float:
+def _accuracy(run: RecordedRun) -> float:
     """Sort key: the best test metric first, runs without evaluation last."""
     name, value = run.best("test")
     return math.inf if math.isnan(value) else value if lower_is_better(name) else -value
 
 
-def _seconds(run: Run) -> float:
+def _seconds(run: RecordedRun) -> float:
     value = value_of(run, "time/epoch_s")
     return math.inf if math.isnan(value) else value
 
 
-def _best(run: Run) -> Key:
+def _best(run: RecordedRun) -> Key:
     return run.value("task"), _dataset(run), _accuracy(run), _seconds(run)
 
 
-_ORDERS: Mapping[str, tuple[Callable[[Run], Key], str]] = {
+_ORDERS: Mapping[str, tuple[Callable[[RecordedRun], Key], str]] = {
     "best": (_best, "By task and dataset, within them best test metric first, then fastest epoch"),
     "acc": (lambda run: (_accuracy(run), _seconds(run)), "Best test metric first, over all datasets"),
     "epoch_s": (lambda run: (_seconds(run),), "Fastest epoch first"),

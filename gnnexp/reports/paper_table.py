@@ -9,12 +9,12 @@ from typing import Any
 
 from gnnexp.components.signature import check_keys, parameters_of_dataclass, unknown
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.expression import check_expression, evaluate
 from gnnexp.reports.metrics import check_metric, interval_cell, mean_and_interval, value_of
 from gnnexp.reports.published_cells import Cell, cells, number_of, pairs_in_order, papers, printed
 from gnnexp.reports.published_graphs import published_graph
-from gnnexp.reports.table import Group, Table, shared_caption
+from gnnexp.reports.table import RunGroup, TextTable, shared_caption
 
 EPOCH = "time/epoch_s"
 
@@ -50,18 +50,18 @@ class PublishedTable:
         """The quantity that is shown next to our seconds of an epoch; empty if there is none."""
         return next((quantity for quantity, metric in self.columns.items() if metric == EPOCH), "")
 
-    def printed(self, run: Run, quantity: str) -> str:
+    def printed(self, run: RecordedRun, quantity: str) -> str:
         """The paper's cell for the system and setting of `run`; `–` if there is none."""
         wanted = {"dataset": published_graph(run), "model": run.value("model"), "system": self.system_of(run)}
         wanted |= self.settings_of(run)
         return printed(self.paper, source=self.source, quantity=quantity, **{**wanted, **self.where})
 
-    def system_of(self, run: Run) -> str:
+    def system_of(self, run: RecordedRun) -> str:
         """The paper's system for `run`; empty if another system of ours stands for the paper's system of this name."""
         name = run.value("system")
         return self.systems.get(name, "" if name in self.systems.values() else name)
 
-    def settings_of(self, run: Run) -> dict[str, str]:
+    def settings_of(self, run: RecordedRun) -> dict[str, str]:
         """The values of `settings` for `run`, in the form that cells have."""
         return {
             name: f"{evaluate(key, run):g}" if _is_expression(key) else run.value(key)
@@ -137,16 +137,16 @@ def _check_settings(where: str, settings: Mapping[str, Any], known: Sequence[Cel
     ]
 
 
-def make_table(groups: Sequence[Group], keys: Sequence[str], published: PublishedTable) -> Table:
+def make_table(groups: Sequence[RunGroup], keys: Sequence[str], published: PublishedTable) -> TextTable:
     """One row per group: for every quantity our value over seeds and the paper's. The caption compares the orders."""
     header = [name for quantity in published.columns for name in (quantity, f"{quantity}, paper")]
     if published.over:
         header += [f"x {published.over}", f"x {published.over}, paper"]
     rows = [(*group.labels, *_cells(group, groups, published)) for group in groups]
-    return Table((*keys, *header), tuple(rows), _caption(groups, keys, published))
+    return TextTable((*keys, *header), tuple(rows), _caption(groups, keys, published))
 
 
-def _cells(group: Group, groups: Sequence[Group], published: PublishedTable) -> list[str]:
+def _cells(group: RunGroup, groups: Sequence[RunGroup], published: PublishedTable) -> list[str]:
     one = any_of(group)
     found = []
     for quantity, metric in published.columns.items():
@@ -157,7 +157,7 @@ def _cells(group: Group, groups: Sequence[Group], published: PublishedTable) -> 
     return found
 
 
-def _ratios(group: Group, groups: Sequence[Group], published: PublishedTable) -> list[str]:
+def _ratios(group: RunGroup, groups: Sequence[RunGroup], published: PublishedTable) -> list[str]:
     """Ours and the paper's: the last column divided by that of the `over` row of the same graph and model."""
     quantity, metric = list(published.columns.items())[-1]
     base = next(
@@ -176,7 +176,7 @@ def _ratios(group: Group, groups: Sequence[Group], published: PublishedTable) ->
     return ["–" if math.isnan(value) else f"{value:.2f}" for value in (ours, papers[0] / papers[1])]
 
 
-def _caption(groups: Sequence[Group], keys: Sequence[str], published: PublishedTable) -> str:
+def _caption(groups: Sequence[RunGroup], keys: Sequence[str], published: PublishedTable) -> str:
     quantity, metric = list(published.columns.items())[-1]
     right, total = pairs_in_order(
         (place_of(group, published), _mean(group, metric), number_of(published.printed(any_of(group), quantity)))
@@ -189,28 +189,28 @@ def _caption(groups: Sequence[Group], keys: Sequence[str], published: PublishedT
     )
 
 
-def any_of(group: Group) -> Run:
+def any_of(group: RunGroup) -> RecordedRun:
     """One run of the row, finished or not: all runs have the same values of the row's keys."""
     return (*group.runs, *group.failed)[0]
 
 
-def place_of(group: Group, published: PublishedTable) -> tuple[str, ...]:
+def place_of(group: RunGroup, published: PublishedTable) -> tuple[str, ...]:
     """What systems must share to be compared: the published graph, the model, the settings and the kind of machine."""
     run = any_of(group)
     return published_graph(run), run.value("model"), *published.settings_of(run).values(), run.machine
 
 
-def _mean(group: Group, metric: str) -> float:
+def _mean(group: RunGroup, metric: str) -> float:
     if not group.runs:
         return math.inf if group.verdict == "OOM" else math.nan
     return mean_and_interval(_values(group.runs, metric))[0]
 
 
-def _values(runs: Sequence[Run], metric: str) -> list[float]:
+def _values(runs: Sequence[RecordedRun], metric: str) -> list[float]:
     """The values of all runs that recorded the metric."""
     of = evaluate if _is_expression(metric) else _metric
     return [value for run in runs if not math.isnan(value := of(metric, run))]
 
 
-def _metric(name: str, run: Run) -> float:
+def _metric(name: str, run: RecordedRun) -> float:
     return value_of(run, name)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gnnexp.planning.estimate import Estimate, estimate
+from gnnexp.planning.estimate import EpochEstimate, estimate_epoch
 from gnnexp.planning.machine import Machine
 from gnnexp.planning.work import full_factor, full_size, matmul_of, work_of
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.labels import setting_of
 from gnnexp.reports.published_cells import Cell, cells, papers
 from gnnexp.reports.published_graphs import published_graph
@@ -22,7 +22,7 @@ _SAME_SIZE = 0.05
 
 
 @dataclass(frozen=True)
-class Planned:
+class RunEstimate:
     """A run with its estimate on a machine.
 
     Attributes:
@@ -32,9 +32,9 @@ class Planned:
         factor: the factor that its counts were multiplied by.
     """
 
-    run: Run
+    run: RecordedRun
     machine: Machine
-    estimate: Estimate
+    estimate: EpochEstimate
     factor: float = 1.0
 
     @property
@@ -100,12 +100,12 @@ class Planned:
         )
 
 
-def made_with(run: Run, machine: Machine) -> bool:
+def made_with(run: RecordedRun, machine: Machine) -> bool:
     """Whether `run` was made with the profile of `machine`."""
     return bool(run.provenance.get("choices", {}).get("hardware") == machine.name)
 
 
-def tells_enough(run: Run) -> bool:
+def tells_enough(run: RecordedRun) -> bool:
     """Whether a run has finished, and its record has the size of its data and the work of its layers.
 
     Runs of earlier versions and DGL's own loops do not record these.
@@ -113,19 +113,19 @@ def tells_enough(run: Run) -> bool:
     return run.status == "finished" and "graph" in run.provenance and run.median("work/vertices_layer1") >= 0
 
 
-def has_rates(run: Run, machine: Machine) -> bool:
+def has_rates(run: RecordedRun, machine: Machine) -> bool:
     """Whether the machine's profile says how fast dense products of the run's precision are (`train.matmul`)."""
     return machine.products(matmul_of(run)) is not None
 
 
-def plan(runs: Sequence[Run], machines: Sequence[Machine], scale: Scale = 1.0) -> list[Planned]:
+def plan(runs: Sequence[RecordedRun], machines: Sequence[Machine], scale: Scale = 1.0) -> list[RunEstimate]:
     """Every run with enough counts, on each machine that has as many ranks or whose profile the run was made with."""
     found = []
     for run in filter(tells_enough, runs):
         factor = full_factor(run) if scale == "full" else scale
         work = full_size(run) if scale == "full" else work_of(run).scaled(scale)
         found += [
-            Planned(run, machine, estimate(work, machine), factor)
+            RunEstimate(run, machine, estimate_epoch(work, machine), factor)
             for machine in machines
             if has_rates(run, machine) and (machine.hosts(work.ranks) or made_with(run, machine))
         ]

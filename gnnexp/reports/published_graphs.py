@@ -9,7 +9,7 @@ from functools import cache
 
 from gnnexp.config.folders import papers_with
 from gnnexp.planning.work import Workload, full_size
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 
 # Shapes whose names do not contain the published graph's name.
 _LIKE = {"papers_like": "papers100m", "mag_lsc_like": "mag240m"}
@@ -20,7 +20,7 @@ def graph_like(shape: str) -> str:
     return _LIKE.get(shape, shape.removesuffix("_like") if shape.endswith("_like") else "")
 
 
-def published_graph(run: Run) -> str:
+def published_graph(run: RecordedRun) -> str:
     """The dataset's graph, named as in `Cell.dataset`: `ogbn-arxiv` is `arxiv`. Empty for a shape like no graph."""
     shape = run.value("dataset.shape")
     if shape != "null":
@@ -28,7 +28,7 @@ def published_graph(run: Run) -> str:
     return run.value("dataset.name").lower().removeprefix("ogbn-").removeprefix("ogbl-").replace("-", "_")
 
 
-def fraction_of_targets(paper: str, run: Run) -> float | None:
+def fraction_of_targets(paper: str, run: RecordedRun) -> float | None:
     """The share of vertices that the paper trains on the graph that `run`'s shape is like; None: the shape's share."""
     return _targets(paper).get(run.value("dataset.shape"))
 
@@ -41,7 +41,7 @@ def _targets(paper: str) -> Mapping[str, float]:
     return {row["shape"]: float(row["share"]) for row in rows}
 
 
-def work_as_published(paper: str, run: Run, edge_rows: Collection[str] = ()) -> Workload:
+def work_as_published(paper: str, run: RecordedRun, edge_rows: Collection[str] = ()) -> Workload:
     """The work of `run` on the paper's graph with the paper's targets.
 
     Args:

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.planning.machine import Machine
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.labels import setting_of
 from gnnexp.reports.metrics import number_cell
-from gnnexp.reports.planned import Planned, Scale, has_rates, plan, tells_enough
+from gnnexp.reports.planned import RunEstimate, Scale, has_rates, plan, tells_enough
 from gnnexp.reports.published_cells import pairs_in_order
-from gnnexp.reports.table import Table
+from gnnexp.reports.table import TextTable
 
 _COLUMNS = (
     "system",
@@ -46,8 +46,8 @@ _FIX = "choose profiles with as many ranks as runs have (--hardware all: every o
 
 
 def make_table(
-    runs: Sequence[Run], machines: Sequence[Machine], scale: Scale = 1.0, untold: Sequence[str] = ()
-) -> Table:
+    runs: Sequence[RecordedRun], machines: Sequence[Machine], scale: Scale = 1.0, untold: Sequence[str] = ()
+) -> TextTable:
     """The ranking table: a row per run and machine, the fastest of a group first.
 
     Args:
@@ -63,7 +63,7 @@ def make_table(
     if not found:
         names, reasons = ",".join(machine.name for machine in machines), " ".join(_left_out(runs, machines, found))
         raise ConfigError(Problem("--hardware", names, f"nothing to estimate: {reasons}", _FIX))
-    groups: dict[tuple[str, ...], list[Planned]] = {}
+    groups: dict[tuple[str, ...], list[RunEstimate]] = {}
     for one in found:
         groups.setdefault(one.group, []).append(one)
     kinds = {one.run.machine for one in found if not math.isnan(one.measured_s)}
@@ -84,14 +84,14 @@ def make_table(
         *_left_out(runs, machines, found),
         *([f"Profiles without enough numbers: {', '.join(untold)}."] if untold else []),
     ]
-    return Table((*_COLUMNS, *(["measured on"] if len(kinds) > 1 else [])), tuple(rows), " ".join(notes))
+    return TextTable((*_COLUMNS, *(["measured on"] if len(kinds) > 1 else [])), tuple(rows), " ".join(notes))
 
 
-def _measured_on(one: Planned) -> str:
+def _measured_on(one: RunEstimate) -> str:
     return "–" if math.isnan(one.measured_s) else one.run.machine
 
 
-def _cells(one: Planned, place: int) -> tuple[str, ...]:
+def _cells(one: RunEstimate, place: int) -> tuple[str, ...]:
     setting, found = setting_of(one.run), one.estimate
     seconds = (found.sample_s, found.load_s, found.forward_backward_s, found.sync_s, found.hidden_s, found.epoch_s)
     compared = [value for known in (one.measured_s, one.published_s) for value in (known, known / found.epoch_s)]
@@ -116,7 +116,7 @@ def _scaled(scale: Scale) -> list[str]:
     return [] if scale == 1 else [f"Counts times {scale:g}: of a graph and of batches that are this many times larger."]
 
 
-def _errors(found: Sequence[Planned]) -> list[str]:
+def _errors(found: Sequence[RunEstimate]) -> list[str]:
     """The factor between estimates and measured or published times: over all systems, then for each system."""
     notes = []
     for word, known in (
@@ -146,7 +146,7 @@ def _median_and_worst(factors: Sequence[float]) -> str:
     return f"{median:.2f}" if len(factors) == 1 else f"{median:.2f} ({worst:.2f} at worst)"
 
 
-def _order(groups: Iterable[Sequence[Planned]]) -> list[str]:
+def _order(groups: Iterable[Sequence[RunEstimate]]) -> list[str]:
     """How often estimates order two systems as the paper does, and whether systems run out of memory as published."""
     ours = [one for members in groups for one in members]
     ordered, total = pairs_in_order((one.group, one.ours, one.published_s) for one in ours)
@@ -160,14 +160,14 @@ def _order(groups: Iterable[Sequence[Planned]]) -> list[str]:
     return notes
 
 
-def _chunks(found: Sequence[Planned]) -> list[str]:
+def _chunks(found: Sequence[RunEstimate]) -> list[str]:
     more = sorted(
         {f"{one.run.value('system')} {one.estimate.more_chunks}" for one in found if one.estimate.more_chunks > 1}
     )
     return [f"To fit, some runs need more chunks than were counted, by this factor: {', '.join(more)}."] if more else []
 
 
-def _left_out(runs: Sequence[Run], machines: Sequence[Machine], found: Sequence[Planned]) -> list[str]:
+def _left_out(runs: Sequence[RecordedRun], machines: Sequence[Machine], found: Sequence[RunEstimate]) -> list[str]:
     planned = {id(one.run) for one in found}
     others = [run for run in runs if id(run) not in planned]
     incomplete = sum(not tells_enough(run) for run in others)

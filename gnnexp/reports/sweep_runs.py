@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from gnnexp.config.folders import papers_with
 from gnnexp.record.columnar import read_records
 from gnnexp.record.records import RESULT_FILE, read_state
-from gnnexp.record.runs import RUNS, Run, read_run, run_of
+from gnnexp.record.runs import RUNS, RecordedRun, read_run, run_of
 
 RECORDS_FILE = "records.parquet"
 
 
-class Ran(NamedTuple):
+class SweepRuns(NamedTuple):
     """A sweep that was run.
 
     Attributes:
@@ -25,11 +25,11 @@ class Ran(NamedTuple):
     """
 
     state: dict[str, Any]
-    runs: Sequence[Run]
+    runs: Sequence[RecordedRun]
     here: bool = True
 
 
-def sweeps_run(names: Sequence[str], folder: Path = RUNS) -> dict[str, Ran]:
+def sweeps_run(names: Sequence[str], folder: Path = RUNS) -> dict[str, SweepRuns]:
     """The sweeps among `names` that were run, by name.
 
     Raises:
@@ -43,16 +43,16 @@ def sweeps_run(names: Sequence[str], folder: Path = RUNS) -> dict[str, Ran]:
             records = read_records(file, wanted)
             runs = {run: run_of(Path(run), result, result["epochs"]) for run, result in records.results.items()}
             found |= {
-                name: Ran(dict(state), [runs[run] for run in _each(state)], here=False)
+                name: SweepRuns(dict(state), [runs[run] for run in _each(state)], here=False)
                 for name, state in records.states.items()
             }
     return found
 
 
-def ran_here(state: dict[str, Any], folder: Path = Path()) -> Ran:
+def ran_here(state: dict[str, Any], folder: Path = Path()) -> SweepRuns:
     """A sweep that was run here, from its state; run directories are below `folder`."""
     paths = [folder / run for run in _each(state)]
-    return Ran(state, [read_run(path) for path in paths if os.path.lexists(path / RESULT_FILE)])
+    return SweepRuns(state, [read_run(path) for path in paths if os.path.lexists(path / RESULT_FILE)])
 
 
 def _each(state: Mapping[str, Any]) -> list[str]:

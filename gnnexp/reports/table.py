@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gnnexp.measure.merit import is_share
 from gnnexp.record.records import write_text
-from gnnexp.record.runs import MACHINE, Run
+from gnnexp.record.runs import MACHINE, RecordedRun
 from gnnexp.reports.labels import flat
 from gnnexp.reports.metrics import header_factor, interval_cell, mean_and_interval, typical_epoch, values_of
 
@@ -66,7 +66,7 @@ _NUMBER = re.compile(r"-?\d[\d,]*(\.\d+)?(e[+-]?\d+)?")
 
 
 @dataclass(frozen=True)
-class Group:
+class RunGroup:
     """Runs that differ only in what the table does not show (usually the seed).
 
     Attributes:
@@ -76,8 +76,8 @@ class Group:
     """
 
     labels: tuple[str, ...]
-    runs: tuple[Run, ...]
-    failed: tuple[Run, ...]
+    runs: tuple[RecordedRun, ...]
+    failed: tuple[RecordedRun, ...]
 
     @property
     def name(self) -> str:
@@ -98,7 +98,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """A table of texts.
 
     Attributes:
@@ -113,9 +113,9 @@ class Table:
     caption: str
     heading: str = ""
 
-    def first(self, columns: int) -> Table:
+    def first(self, columns: int) -> TextTable:
         """The table with only its first `columns` columns."""
-        return Table(self.header[:columns], tuple(row[:columns] for row in self.rows), self.caption)
+        return TextTable(self.header[:columns], tuple(row[:columns] for row in self.rows), self.caption)
 
     def markdown(self) -> str:
         """The table in GitHub's syntax. Texts of records (labels, reasons) are escaped and appear unchanged."""
@@ -143,7 +143,7 @@ class Table:
         If it fits neither way, it is cut into tables one below the other (`_stacked`).
         """
         header, *rows = zip(self.header, *self.rows, strict=True)
-        turned = Table(header, tuple(rows), self.caption)
+        turned = TextTable(header, tuple(rows), self.caption)
         ways = [turned, self] if len(self.header) > max(_MOST_COLUMNS, len(self.rows)) else [self, turned]
         fitting = next((way for way in ways if way._fits(width)), None)
         return fitting._upright(width, title) if fitting else self._stacked(width, title)
@@ -180,9 +180,9 @@ class Table:
         lines = [title, f"in all rows: {shared}" if same else ""]
         return Stack(*(Text(line) for line in lines if line), *tables, Text(self.caption, "dim italic"))
 
-    def _of_columns(self, places: Sequence[int]) -> Table:
+    def _of_columns(self, places: Sequence[int]) -> TextTable:
         """Some columns, without the caption."""
-        return Table(
+        return TextTable(
             tuple(self.header[place] for place in places),
             tuple(tuple(row[place] for place in places) for row in self.rows),
             "",
@@ -218,7 +218,7 @@ def _json_cells(cells: Sequence[str]) -> list[object]:
     return [None if cell == "–" else float(cell.replace(",", "")) for cell in cells]
 
 
-def row_keys(runs: Sequence[Run], wanted: Sequence[str] = ()) -> tuple[str, ...]:
+def row_keys(runs: Sequence[RecordedRun], wanted: Sequence[str] = ()) -> tuple[str, ...]:
     """Keys that name a row: the `wanted` ones, else those whose values differ, else the system.
 
     The machine is added if there are several kinds.
@@ -229,13 +229,13 @@ def row_keys(runs: Sequence[Run], wanted: Sequence[str] = ()) -> tuple[str, ...]
     return with_machine(differing or ("system",), runs)
 
 
-def with_machine(keys: Sequence[str], runs: Sequence[Run]) -> tuple[str, ...]:
+def with_machine(keys: Sequence[str], runs: Sequence[RecordedRun]) -> tuple[str, ...]:
     """`keys`, and the machine if `runs` were made on several kinds, so that no row averages their seconds."""
     several = len({run.machine for run in runs}) > 1 and MACHINE not in keys
     return (*keys, MACHINE) if several else tuple(keys)
 
 
-def stack(tables: Mapping[str, Table], column: str) -> Table:
+def stack(tables: Mapping[str, TextTable], column: str) -> TextTable:
     """Tables below each other, with a first column that names the table of each row; missing cells are "–".
 
     Args:
@@ -249,16 +249,16 @@ def stack(tables: Mapping[str, Table], column: str) -> Table:
         rows += [(name, *(row.get(one, "–") for one in header)) for row in cells]
     caption = " ".join(dict.fromkeys(table.caption for table in tables.values()))
     heading = " ".join(f"{name}: {table.heading}" for name, table in tables.items() if table.heading)
-    return Table((column, *header), tuple(rows), caption, heading)
+    return TextTable((column, *header), tuple(rows), caption, heading)
 
 
-def group_runs(runs: Sequence[Run], keys: Sequence[str]) -> list[Group]:
+def group_runs(runs: Sequence[RecordedRun], keys: Sequence[str]) -> list[RunGroup]:
     """Groups of runs with the same values of `keys`, in order of first appearance."""
-    grouped: dict[tuple[str, ...], list[Run]] = {}
+    grouped: dict[tuple[str, ...], list[RecordedRun]] = {}
     for run in runs:
         grouped.setdefault(tuple(run.label(key) for key in keys), []).append(run)
     return [
-        Group(
+        RunGroup(
             labels,
             tuple(run for run in members if run.status == "finished"),
             tuple(run for run in members if run.status != "finished"),
@@ -267,7 +267,7 @@ def group_runs(runs: Sequence[Run], keys: Sequence[str]) -> list[Group]:
     ]
 
 
-def mixtures(groups: Sequence[Group]) -> list[str]:
+def mixtures(groups: Sequence[RunGroup]) -> list[str]:
     """Config keys (except seeds) and code in which runs of one group differ, so that their mean mixes unlike runs."""
     found: dict[str, None] = {}
     for group in groups:
@@ -291,7 +291,7 @@ def mixtures(groups: Sequence[Group]) -> list[str]:
     return names if more <= 0 else [*names[:_MOST_NAMED], f"{more} more keys"]
 
 
-def _made_again(groups: Sequence[Group]) -> int:
+def _made_again(groups: Sequence[RunGroup]) -> int:
     """The number of runs that repeat another run of their row (`--rerun`), with equal configuration, data and code."""
     known = [[key for run in group.runs if (key := run.provenance.get("run_key"))] for group in groups]
     return sum(len(keys) - len(set(keys)) for keys in known)
@@ -301,7 +301,7 @@ def _differing(found: Sequence[Mapping[str, str]]) -> set[str]:
     return {key for one in found for key in one if any(other.get(key) != one[key] for other in found)}
 
 
-def make_table(groups: Sequence[Group], keys: Sequence[str]) -> Table:
+def make_table(groups: Sequence[RunGroup], keys: Sequence[str]) -> TextTable:
     """The table of accuracy at the best validation epoch, phases and epoch in seconds, and bytes sent by all ranks."""
     metrics = {run.best("test")[0] for group in groups for run in group.runs} - {""} or {"acc/test"}
     sent = (*BYTES, *(pair for pair in _MORE_BYTES if any(group.median(pair[1]) > 0 for group in groups)))
@@ -330,10 +330,10 @@ def make_table(groups: Sequence[Group], keys: Sequence[str]) -> Table:
         )
         for group in groups
     ]
-    return Table(header, tuple(rows), _caption(groups, keys))
+    return TextTable(header, tuple(rows), _caption(groups, keys))
 
 
-def make_columns(groups: Sequence[Group], keys: Sequence[str], columns: Mapping[str, str]) -> Table:
+def make_columns(groups: Sequence[RunGroup], keys: Sequence[str], columns: Mapping[str, str]) -> TextTable:
     """The table of a sweep's `report.columns`: metrics of the record by header; a header's last word is the unit."""
     rows = [
         (
@@ -344,10 +344,10 @@ def make_columns(groups: Sequence[Group], keys: Sequence[str], columns: Mapping[
         for group in groups
     ]
     what = "; ".join(f"{header}: {metric}" for header, metric in columns.items())
-    return Table((*_short(keys), *columns, "runs"), tuple(rows), f"{what}. {shared_caption(groups, keys)}")
+    return TextTable((*_short(keys), *columns, "runs"), tuple(rows), f"{what}. {shared_caption(groups, keys)}")
 
 
-def _column_cell(group: Group, header: str, metric: str) -> str:
+def _column_cell(group: RunGroup, header: str, metric: str) -> str:
     if not group.runs:
         return group.verdict
     factor = header_factor(header)
@@ -358,7 +358,7 @@ def _short(keys: Sequence[str]) -> list[str]:
     return [key.rpartition(".")[2] if key.startswith("hardware") else key for key in keys]
 
 
-def shared_caption(groups: Sequence[Group], keys: Sequence[str] = ()) -> str:
+def shared_caption(groups: Sequence[RunGroup], keys: Sequence[str] = ()) -> str:
     """The notes of every comparison: the epochs, the meaning of `±`, and in what runs of a row or rows differ.
 
     Args:
@@ -381,11 +381,11 @@ def shared_caption(groups: Sequence[Group], keys: Sequence[str] = ()) -> str:
     return " ".join(notes)
 
 
-def _values(runs: Sequence[Run], key: str) -> set[str]:
+def _values(runs: Sequence[RecordedRun], key: str) -> set[str]:
     return {run.value(key) for run in runs} - {"null"}
 
 
-def _metric_cell(group: Group, *, named: bool) -> str:
+def _metric_cell(group: RunGroup, *, named: bool) -> str:
     """The test metric of a group, with the metric's name if the table has several metrics."""
     if not group.runs:
         return group.verdict
@@ -401,7 +401,7 @@ def _metric_cell(group: Group, *, named: bool) -> str:
     return shown + (f" {min(metrics)}" if named and metrics else "")
 
 
-def _caption(groups: Sequence[Group], keys: Sequence[str]) -> str:
+def _caption(groups: Sequence[RunGroup], keys: Sequence[str]) -> str:
     return (
         f"Test metric at the best validation epoch. {shared_caption(groups, keys)} Seconds are of the slowest rank "
         "in each phase. S is sampling, N drawing negatives, L loading features, FB forward and backward. MB are "
@@ -409,7 +409,7 @@ def _caption(groups: Sequence[Group], keys: Sequence[str]) -> str:
     )
 
 
-def _bytes_cell(group: Group, metric: str) -> str:
+def _bytes_cell(group: RunGroup, metric: str) -> str:
     """Sent bytes in units of 10^6; 0 if no rank recorded the metric: a tag without traffic is not recorded.
 
     A dash for external systems that did not report it.
@@ -422,7 +422,7 @@ def _bytes_cell(group: Group, metric: str) -> str:
     return (f"{mean / 1e6:.3f}" if mean else "0") + (f" ± {half / 1e6:.2g}" if half > 0 else "")
 
 
-def _count_cell(group: Group) -> str:
+def _count_cell(group: RunGroup) -> str:
     return f"{len(group.runs)}" + (f" (+{len(group.failed)} {group.verdict})" if group.failed else "")
 
 
@@ -433,7 +433,7 @@ def _literal(text: str) -> str:
     return text
 
 
-def save_table(table: Table, folder: Path, name: str, formats: Sequence[str]) -> list[Path]:
+def save_table(table: TextTable, folder: Path, name: str, formats: Sequence[str]) -> list[Path]:
     """Write `table` as `md` and/or `csv`, and return the files."""
     texts = {"md": table.markdown, "csv": table.csv}
     folder.mkdir(parents=True, exist_ok=True)

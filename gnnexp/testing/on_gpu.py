@@ -28,7 +28,7 @@ BOUND = 1e-10  # relative, in float64
 
 
 @dataclass(frozen=True)
-class Case:
+class GpuCase:
     """A model that is trained in one of the `WAYS`, by ranks that may share GPUs.
 
     Attributes:
@@ -104,20 +104,20 @@ class Found:
 
 def cases(
     sizes: Sequence[int], models: Sequence[str] = tuple(ALL_MODELS), ways: Sequence[str] = tuple(WAYS)
-) -> Iterator[Case]:
+) -> Iterator[GpuCase]:
     """All combinations that can be trained, ordered by number of ranks, then model, then way."""
     for size in sizes:
         for model in models:
             for way in ways:
-                found = [Case(size, model, way)]
+                found = [GpuCase(size, model, way)]
                 if way in MINI_BATCH:
-                    found.append(Case(size, model, way, ahead=True))
+                    found.append(GpuCase(size, model, way, ahead=True))
                 if way in SAMPLED_THERE:
-                    found.append(Case(size, model, way, samples="auto"))
+                    found.append(GpuCase(size, model, way, samples="auto"))
                 yield from (case for case in found if not problems_of(case.config("cuda")))
 
 
-def run_case(ranks: RankPools, case: Case, steps: int) -> Found:
+def run_case(ranks: RankPools, case: GpuCase, steps: int) -> Found:
     """Train on GPUs, by one CPU worker, and on the same number of CPU ranks with the kernels of a GPU.
 
     Raises:

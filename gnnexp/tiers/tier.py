@@ -26,7 +26,7 @@ _CHUNKS_PER_WAIT = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Arriving:
+class ArrivingRows:
     """Rows on their way into the device tier (`DeviceTier.fetch`).
 
     Attributes:
@@ -172,10 +172,10 @@ class DeviceTier:
             move_rows(rows, ids, torch.arange(ids.numel()), staging)
         return staging.to(self.device, non_blocking=True)
 
-    def fetch(self, rows: Tensor, ids: Tensor) -> Arriving:
+    def fetch(self, rows: Tensor, ids: Tensor) -> ArrivingRows:
         """Begin to copy `rows[ids]` to a GPU while it computes. On CPU, `place` copies them later."""
         if self._copies is None:
-            return Arriving(rows, ids)
+            return ArrivingRows(rows, ids)
         self._before_reading(rows)
         staging = torch.empty(ids.numel(), rows.shape[1], dtype=rows.dtype, pin_memory=True)
         torch.index_select(rows, 0, ids, out=staging)
@@ -184,9 +184,9 @@ class DeviceTier:
                 there = staging.to(self.device, non_blocking=True)
             done = torch.cuda.Event()  # type: ignore[no-untyped-call]
             done.record()
-        return Arriving(rows, ids, there, done)
+        return ArrivingRows(rows, ids, there, done)
 
-    def place(self, arriving: Arriving, buffer: Tensor, places: Tensor, counted: str) -> None:
+    def place(self, arriving: ArrivingRows, buffer: Tensor, places: Tensor, counted: str) -> None:
         """Put fetched rows into positions `places` `[n]` of a buffer in the device tier."""
         if arriving.there is None:
             with self._crossing("h2d"):

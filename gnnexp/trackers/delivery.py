@@ -175,7 +175,7 @@ class RunRecord:
     result: Mapping[str, Any] | None
 
 
-def read_run(run_dir: Path) -> RunRecord:
+def read_run_record(run_dir: Path) -> RunRecord:
     """Read a run directory. The result is read first, so that a run with a result has all its epochs.
 
     Raises:

@@ -26,7 +26,7 @@ from gnnexp.files.disk import subfolder
 from gnnexp.files.leaving import Ending, collect_rarely
 from gnnexp.files.pulse import kill
 from gnnexp.trackers.base import Tracker, TrackingError
-from gnnexp.trackers.delivery import REPORT_FILE, read_report, read_run
+from gnnexp.trackers.delivery import REPORT_FILE, read_report, read_run_record
 from gnnexp.trackers.patience import Patience
 
 _PERIOD_S = 1.0
@@ -222,7 +222,7 @@ def _deliver(folder: Path, standing: IO[bytes], patience: Patience | None = None
             build(read_report(folder).tracker, Tracker).deliver_report(folder)
         else:
             _yield_to_training()  # not for a report: its command trains nothing, and its user waits
-            tracker = build(read_run(folder).job["config"]["tracker"], Tracker)
+            tracker = build(read_run_record(folder).job["config"]["tracker"], Tracker)
             deliver_until_closed(tracker, folder, standing, patience)
     except TrackingError as error:
         print(error, file=sys.stderr)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Limited:
+class TimeLimited:
     """An object whose methods each end within a time limit.
 
     Each call runs in a thread of its own. A thread cannot be ended from outside, so a call that misses its limit is

@@ -24,7 +24,7 @@ from gnnexp.files.cache import cache_root
 from gnnexp.files.disk import held, locked, remove_abandoned, remove_unfinished, write_bytes
 from gnnexp.trackers.base import TrackingError
 from gnnexp.trackers.delivery import forget
-from gnnexp.trackers.schema import Schema, State, connect, examine, problem_of, revisions
+from gnnexp.trackers.schema import Schema, StoreState, connect, examine, problem_of, revisions
 
 Tell = Callable[[str], None]
 # Seconds that a process waits for another one that makes the same store, and for one that writes into it.
@@ -82,19 +82,19 @@ def make_complete(file: Path, tell: Tell, folders: Sequence[Path] = (), patience
     file = file.resolve()
     if not file.parent.is_dir():
         raise FileNotFoundError(f"no folder {file.parent}")
-    if _examine(file, patience_s).state is State.COMPLETE:
+    if _examine(file, patience_s).state is StoreState.COMPLETE:
         return
     with locked(lock_of(file), _MAKING_S):
         schema = _examine(file, patience_s)  # another process may have made it meanwhile
-        if schema.state is State.ABSENT:
+        if schema.state is StoreState.ABSENT:
             _fill(file, _empty(file, tell))
-        elif schema.state is State.BEHIND:
+        elif schema.state is StoreState.BEHIND:
             _upgrade(file, schema, tell, folders)
 
 
 def _examine(file: Path, patience_s: float) -> Schema:
     schema = examine(file, patience_s)
-    if schema.state is State.BUSY:
+    if schema.state is StoreState.BUSY:
         raise HeldError(f"another process holds {file}")
     if problem := problem_of(file, schema):
         raise TrackingError(f"{problem.allowed}. Fix: {problem.fix}")
@@ -135,7 +135,7 @@ def kept_empty() -> Path:
 def _is_sound(kept: Path) -> bool:
     """Whether the empty store in the cache can be used."""
     try:
-        if examine(kept).state is not State.COMPLETE:
+        if examine(kept).state is not StoreState.COMPLETE:
             return False
         with closing(connect(kept)) as database:
             return list(database.execute("PRAGMA quick_check")) == [("ok",)]
@@ -159,7 +159,7 @@ def _upgrade(file: Path, schema: Schema, tell: Tell, folders: Sequence[Path]) ->
         except ClashError as error:
             clash = error
         else:
-            if (reached := examine(new)).state is not State.COMPLETE:
+            if (reached := examine(new)).state is not StoreState.COMPLETE:
                 raise TrackingError(f"MLflow upgraded it to {reached.detail}, not to {revisions().newest}")
         watch.execute("BEGIN IMMEDIATE")
         if _changes(watch) != before:

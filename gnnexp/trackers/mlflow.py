@@ -20,7 +20,15 @@ from gnnexp.files.disk import locked, one_line, refusal
 from gnnexp.measure.machine_load import PERIOD_S, sample
 from gnnexp.record.records import EPOCHS_FILE
 from gnnexp.trackers.base import AwayError, Tracker, TrackingError
-from gnnexp.trackers.delivery import Delivery, ReportRecord, RunRecord, delivering, read_delivery, read_report, read_run
+from gnnexp.trackers.delivery import (
+    Delivery,
+    ReportRecord,
+    RunRecord,
+    delivering,
+    read_delivery,
+    read_report,
+    read_run_record,
+)
 from gnnexp.trackers.description import (
     LONGEST_NAME,
     OWN_TAGS,
@@ -46,7 +54,7 @@ from gnnexp.trackers.entities import (
     stored,
 )
 from gnnexp.trackers.figures import Detail, end_figures, epoch_figures
-from gnnexp.trackers.limited import Limited
+from gnnexp.trackers.limited import TimeLimited
 from gnnexp.trackers.making import HeldError, lock_of, make_complete
 from gnnexp.trackers.model import log_model
 from gnnexp.trackers.store import (
@@ -158,7 +166,7 @@ class MlflowTracker(Tracker):
 
     def _deliver(self, client: MlflowClient, run_dir: Path, *, end: bool) -> bool:
         """Deliver the rest of a run. Only one process does this at a time; an earlier one may have delivered a part."""
-        delivery, record = read_delivery(run_dir, self.where()), read_run(run_dir)
+        delivery, record = read_delivery(run_dir, self.where()), read_run_record(run_dir)
         if delivery.done:
             return True
         delivery = self._find_or_create(client, run_dir, record, delivery)
@@ -302,7 +310,7 @@ class MlflowTracker(Tracker):
     def _limited(self, client: MlflowClient) -> MlflowClient:
         """`client` with a limit: for a server, each request ends within `timeout_s`."""
         is_server = self.uri.partition(":")[0] in _SERVERS
-        return cast("MlflowClient", Limited(client, self.timeout_s)) if is_server else client
+        return cast("MlflowClient", TimeLimited(client, self.timeout_s)) if is_server else client
 
     def _alone(self) -> AbstractContextManager[None]:
         """A lock of a SQLite store, for what only one process may make: the experiment, and the run of a sweep."""

@@ -26,7 +26,7 @@ _HELD = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
-class State(Enum):
+class StoreState(Enum):
     """What a file is as a store."""
 
     ABSENT = "no file, or a file without any table"
@@ -47,7 +47,7 @@ class Schema:
         detail: its revision, the names of foreign tables, or what is wrong.
     """
 
-    state: State
+    state: StoreState
     detail: str = ""
 
 
@@ -100,17 +100,17 @@ def examine(file: Path, patience_s: float = 0.0) -> Schema:
         OSError: the file cannot be opened.
     """
     if not os.path.lexists(file):
-        return Schema(State.ABSENT)
+        return Schema(StoreState.ABSENT)
     if not file.is_file():  # not by opening it: to close a file drops the locks that this process has on it
-        return Schema(State.DAMAGED, "it is no regular file")
+        return Schema(StoreState.DAMAGED, "it is no regular file")
     try:
         with closing(connect(file, patience_s)) as database:
             return _judge(database)
     except sqlite3.DatabaseError as error:
         if (code := error.sqlite_errorcode & 0xFF) in _HELD:
-            return Schema(State.BUSY, str(error))
+            return Schema(StoreState.BUSY, str(error))
         if code in _BROKEN:
-            return Schema(State.DAMAGED, str(error))
+            return Schema(StoreState.DAMAGED, str(error))
         raise OSError(0, f"cannot be read: {error}", str(file)) from None
 
 
@@ -128,12 +128,14 @@ def _judge(database: sqlite3.Connection) -> Schema:
     )
     revision = ", ".join(sorted(found))
     if found == {revisions().newest}:
-        return Schema(State.COMPLETE, revision)
+        return Schema(StoreState.COMPLETE, revision)
     if found and found <= revisions().all:
-        return Schema(State.BEHIND, revision)
+        return Schema(StoreState.BEHIND, revision)
     if _has_experiments(database, tables):
-        return Schema(State.NEWER if found else State.BEHIND, revision)
-    return Schema(State.FOREIGN if tables - {"alembic_version"} or found else State.ABSENT, ", ".join(sorted(tables)))
+        return Schema(StoreState.NEWER if found else StoreState.BEHIND, revision)
+    return Schema(
+        StoreState.FOREIGN if tables - {"alembic_version"} or found else StoreState.ABSENT, ", ".join(sorted(tables))
+    )
 
 
 def _has_experiments(database: sqlite3.Connection, tables: set[str]) -> bool:
@@ -147,18 +149,18 @@ def _has_experiments(database: sqlite3.Connection, tables: set[str]) -> bool:
 def problem_of(file: Path, schema: Schema) -> Problem | None:
     """The problem of a store that gnnexp cannot use and does not change; None if there is none."""
     other = "tracker.uri=sqlite:///<another file>, or tracker=none"
-    if schema.state is State.NEWER:
+    if schema.state is StoreState.NEWER:
         return Problem(
             "tracker.uri",
             str(file),
             f"was made by a newer MLflow (schema {schema.detail}) than the installed {version('mlflow')}",
             f"pip install --upgrade mlflow, or {other}",
         )
-    if schema.state is State.FOREIGN:
+    if schema.state is StoreState.FOREIGN:
         return Problem(
             "tracker.uri", str(file), f"has tables of another program ({schema.detail[:100]}), not MLflow's", other
         )
-    if schema.state is State.DAMAGED:
+    if schema.state is StoreState.DAMAGED:
         return Problem(
             "tracker.uri",
             str(file),

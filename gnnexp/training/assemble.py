@@ -38,7 +38,7 @@ from gnnexp.measure.memory import reset_host_peak
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.models.layer import Degrees
 from gnnexp.ops.dense.products import full_precision, how
-from gnnexp.preparation.preflight import estimate
+from gnnexp.preparation.preflight import estimate_memory
 from gnnexp.tiers.tier import DeviceTier
 
 
@@ -129,7 +129,7 @@ def _room(
     free_of_ranks: list[Any] = comm.gather_objects(free)
     if None in free_of_ranks:
         return None
-    return estimate(experiment, facts, plan, 0).total("device"), min(free_of_ranks)
+    return estimate_memory(experiment, facts, plan, 0).total("device"), min(free_of_ranks)
 
 
 def _planned(experiment: Experiment, artifacts: Artifacts, facts: GraphFacts, parts: Parts | None) -> Plan:

@@ -38,7 +38,7 @@ from gnnexp.paradigms.external.files import digest_of_all, digests_of
 from gnnexp.paradigms.external.lines import LINE_BYTES, Lines, ReportedEpoch, too_long
 from gnnexp.paradigms.external.paradigm import External
 from gnnexp.paradigms.external.variables import Handed, variables_of
-from gnnexp.provenance.code import Code
+from gnnexp.provenance.code import RunCode
 from gnnexp.record.ending import primary_of
 from gnnexp.record.heartbeat import Heartbeat
 from gnnexp.record.records import EpochLog, read_epochs, write_json, write_text
@@ -68,7 +68,7 @@ def follow(
     request: Mapping[str, Any],
     experiment: Experiment,
     environment: Environment,
-    code: Code,
+    code: RunCode,
     started: list[PhaseTimer],
     heartbeat: Heartbeat,
 ) -> str:
@@ -123,7 +123,7 @@ def _refuse_edited(files: Mapping[str, str], request: Mapping[str, Any]) -> None
         )
 
 
-def _meet(run_dir: Path, experiment: Experiment, environment: Environment, code: Code, timer: PhaseTimer) -> int:
+def _meet(run_dir: Path, experiment: Experiment, environment: Environment, code: RunCode, timer: PhaseTimer) -> int:
     """Note where all ranks run, and return the port that rank 0 chose for the ranks of the command."""
     host = torch.device("cpu")
     with timer.activity.exchange():

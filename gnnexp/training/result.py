@@ -11,7 +11,7 @@ from gnnexp.comm.communicator import Communicator
 from gnnexp.experiment.build import train_of
 from gnnexp.job import Job
 from gnnexp.paradigms.trainer import Trainer
-from gnnexp.provenance.code import Code, package_digest
+from gnnexp.provenance.code import RunCode, package_digest
 from gnnexp.provenance.machine import read_node, this_node
 from gnnexp.provenance.recorded import as_executed
 from gnnexp.record.attempts import RANKS, codes_of, nodes_of, note, read_attempts
@@ -20,7 +20,7 @@ from gnnexp.training.best import best_of, describe_best, ending
 from gnnexp.training.checkpoint import Position, checkpoint_folders
 
 
-def note_ranks(run_dir: Path, comm: Communicator, code: Code) -> None:
+def note_ranks(run_dir: Path, comm: Communicator, code: RunCode) -> None:
     """Note the machines on which the ranks of this attempt run, and the code that they execute.
 
     Measured seconds are valid for one kind of machine. Code may have been edited after the run was submitted, and

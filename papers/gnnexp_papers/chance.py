@@ -11,7 +11,7 @@ import numpy as np
 
 from gnnexp.experiment.build import batch_size_of
 from gnnexp.planning.work import num_steps
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.expression import evaluate, names_in
 from gnnexp.reports.labels import setting_of
 from gnnexp_papers.claim import Expects
@@ -49,7 +49,7 @@ def is_of_balance(value: str) -> bool:
     return bool(_loads(value))
 
 
-def chance_of(run: Run) -> Chance:
+def chance_of(run: RecordedRun) -> Chance:
     """Chance for the batches of `run`. All vertices of a full graph are dealt once, and not again in every epoch."""
     sizes, ranks = run.provenance["graph"], setting_of(run).ranks
     batch = batch_size_of(run.config)
@@ -92,7 +92,7 @@ def chances(found: Sequence[Found]) -> list[Chance]:
     return sorted({chance_of(one.of[0]) for one in found}, key=lambda chance: (chance.ranks, chance.targets))
 
 
-def _at_chance(run: Run, value: str) -> tuple[float, float]:
+def _at_chance(run: RecordedRun, value: str) -> tuple[float, float]:
     """The value of an expression if loads are as chance makes them, and half its interval."""
     chance = chance_of(run)
     at = [evaluate(value, run, dict.fromkeys(_loads(value), load)) for load in (chance.mean, chance.mean + chance.half)]

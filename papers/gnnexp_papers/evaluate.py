@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.expression import evaluate
 from gnnexp_papers.chance import is_chance, is_of_balance, with_chance
 from gnnexp_papers.claim import Check, Claim, Expects
@@ -92,7 +92,7 @@ def needs_estimate(claim: Claim) -> bool:
     return claim.kind == "time" and claim.depends_on_hardware
 
 
-def outcome(claim: Claim, runs_of: Mapping[str, Sequence[Run]]) -> Outcome:
+def outcome(claim: Claim, runs_of: Mapping[str, Sequence[RecordedRun]]) -> Outcome:
     """Evaluate a claim on the finished runs of its sweeps."""
     check = claim.check
     if check is None:
@@ -133,17 +133,17 @@ def _take(check: Check) -> str:
     return "each" if check.cells is not None and check.take in ("greatest", "least") else check.take
 
 
-def _measured(claim: Claim, check: Check, runs: Sequence[Run]) -> list[Found]:
+def _measured(claim: Claim, check: Check, runs: Sequence[RecordedRun]) -> list[Found]:
     return compare(runs, check, claim.expects, lambda run: evaluate(check.value, run))
 
 
-def _estimated(claim: Claim, check: Check, runs: Sequence[Run]) -> list[Found]:
+def _estimated(claim: Claim, check: Check, runs: Sequence[RecordedRun]) -> list[Found]:
     value = check.estimate or check.value
     if check.hardware is None or not (check.estimate or can_estimate(value)):
         return []
     hardware = check.hardware
 
-    def there(run: Run) -> float:
+    def there(run: RecordedRun) -> float:
         known = seconds_there(run, hardware, claim.paper, check.edge_rows) | at_full_size(claim.paper, run)
         return evaluate(value, run, known | published_numbers(claim.paper, check, run))
 

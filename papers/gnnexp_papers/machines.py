@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gnnexp.planning.estimate import estimate
+from gnnexp.planning.estimate import estimate_epoch
 from gnnexp.planning.machine import machine_named
 from gnnexp.planning.work import full_factor, full_steps
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.expression import evaluate, names_in
 from gnnexp.reports.labels import setting_of
 from gnnexp.reports.planned import has_rates, tells_enough
@@ -38,17 +38,17 @@ def can_estimate(value: str) -> bool:
     return all(name in known for name in names_in(value) if of_seconds(f"[{name}]"))
 
 
-def fits(run: Run, hardware: str) -> bool:
+def fits(run: RecordedRun, hardware: str) -> bool:
     """Whether `run` can be estimated on the profile: it has counts, and the machine can run that many ranks."""
     machine = machine_named(hardware)
     return tells_enough(run) and has_rates(run, machine) and machine.can_run(setting_of(run).ranks)
 
 
-def seconds_there(run: Run, hardware: str, paper: str, edge_rows: Sequence[str]) -> dict[str, float]:
+def seconds_there(run: RecordedRun, hardware: str, paper: str, edge_rows: Sequence[str]) -> dict[str, float]:
     """Estimated seconds on `hardware` at the published size, by metric; NaN if the run would not fit."""
     share = fraction_of_targets(paper, run)
     work, machine = work_as_published(paper, run, edge_rows), machine_named(hardware)
-    predicted, times = estimate(work, machine), full_factor(run) * full_steps(run, share)
+    predicted, times = estimate_epoch(work, machine), full_factor(run) * full_steps(run, share)
     crossing = {
         name: evaluate(f"[{counted}]", run) * times / work.ranks / machine.host for name, counted in _CROSSING.items()
     }
@@ -78,7 +78,7 @@ def flaw_of_seconds(found: Found) -> str:
     return "" if len(kinds) < 2 else f"different kinds of machine: {'; '.join(kinds)}"
 
 
-def cores_of(run: Run) -> int:
+def cores_of(run: RecordedRun) -> int:
     """Physical cores of the nodes that `run` ran on; 0 if its record does not contain them."""
     if run.nodes:
         return sum(int(node["cores"]) for node in run.nodes)

@@ -6,8 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from gnnexp.record.runs import Run
-from gnnexp.reports.table import Table
+from gnnexp.record.runs import RecordedRun
+from gnnexp.reports.table import TextTable
 from gnnexp_papers.chance import chances, is_of_balance
 from gnnexp_papers.claim import Check, Claim, Expects
 from gnnexp_papers.evaluate import Outcome, needs_estimate, outcome, prints_mean, spread_of, taken
@@ -47,16 +47,16 @@ _CAPTION = (
 )
 
 
-def evaluated(claims: Sequence[Claim], runs_of: Mapping[str, Sequence[Run]]) -> list[Outcome]:
+def evaluated(claims: Sequence[Claim], runs_of: Mapping[str, Sequence[RecordedRun]]) -> list[Outcome]:
     """The outcome of each claim, in order."""
     return [outcome(claim, runs_of) for claim in claims]
 
 
-def make_table(outcomes: Sequence[Outcome]) -> Table:
+def make_table(outcomes: Sequence[Outcome]) -> TextTable:
     """The claims table, one row per claim."""
     counts = Counter(one.verdict for one in outcomes)
     verdicts = ", ".join(f"{count} {word}" for word, count in counts.most_common())
-    return Table(_COLUMNS, tuple(_row(one) for one in outcomes), f"{len(outcomes)} claims: {verdicts}. {_CAPTION}")
+    return TextTable(_COLUMNS, tuple(_row(one) for one in outcomes), f"{len(outcomes)} claims: {verdicts}. {_CAPTION}")
 
 
 def sweeps_of(claims: Sequence[Claim]) -> tuple[str, ...]:

@@ -9,14 +9,14 @@ from functools import partial
 from itertools import pairwise
 
 from gnnexp.record.records import figure_of_merit, summarize
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.labels import said
 from gnnexp.reports.metrics import mean_and_interval
 from gnnexp_papers.claim import Check, Expects
 
-Value = Callable[[Run], float]
+Value = Callable[[RecordedRun], float]
 _Labels = tuple[str, ...]
-_Runs = Mapping[str, Run]
+_Runs = Mapping[str, RecordedRun]
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Found:
     place: str
     value: float
     half: float
-    of: Sequence[Run] = ()
-    over: Sequence[Run] = ()
+    of: Sequence[RecordedRun] = ()
+    over: Sequence[RecordedRun] = ()
 
     @property
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[RecordedRun, ...]:
         """The runs of both sides."""
         return (*self.of, *self.over)
 
@@ -48,14 +48,14 @@ class _Row:
     step: _Labels
     sides: tuple[_Labels, _Labels]
     spread: tuple[float, float]
-    of: tuple[Run, ...]
-    over: tuple[Run, ...]
+    of: tuple[RecordedRun, ...]
+    over: tuple[RecordedRun, ...]
 
     def found(self, shown: str) -> Found:
         return Found(shown, *self.spread, self.of, self.over)
 
 
-def compare(runs: Iterable[Run], check: Check, expects: Expects, value: Value) -> list[Found]:
+def compare(runs: Iterable[RecordedRun], check: Check, expects: Expects, value: Value) -> list[Found]:
     """The statistic of each pair of sides that share the values of `check.alike`."""
     along = (check.along,) if check.along else ()
     keys = tuple(key for key in check.alike if key not in (*check.of, *check.over, *along))
@@ -77,19 +77,19 @@ def compare(runs: Iterable[Run], check: Check, expects: Expects, value: Value) -
     return [row.found(name(row, row.step)) for row in known]
 
 
-def matches(run: Run, chosen: Mapping[str, Sequence[str]]) -> bool:
+def matches(run: RecordedRun, chosen: Mapping[str, Sequence[str]]) -> bool:
     """Whether `run` has one of the `chosen` values for each config key."""
     return all(run.value(key) in values for key, values in chosen.items())
 
 
 def _by_side(
-    runs: Iterable[Run],
+    runs: Iterable[RecordedRun],
     chosen: Mapping[str, Sequence[str]],
     keys: Sequence[str],
     along: Sequence[str],
-) -> dict[tuple[_Labels, _Labels, _Labels], dict[str, Run]]:
+) -> dict[tuple[_Labels, _Labels, _Labels], dict[str, RecordedRun]]:
     """Runs of a side by place, step and the side's own values; the last run of each seed."""
-    found: dict[tuple[_Labels, _Labels, _Labels], dict[str, Run]] = {}
+    found: dict[tuple[_Labels, _Labels, _Labels], dict[str, RecordedRun]] = {}
     for run in runs:
         if matches(run, chosen):
             where = _labels(run, keys), _labels(run, along), _labels(run, tuple(chosen))
@@ -108,13 +108,13 @@ def _over_seeds(left: _Runs, right: _Runs, check: Check, expects: Expects, value
     return statistic(means[0], means[1], expects), math.nan
 
 
-def _equally_long(left: Run, right: Run) -> tuple[Run, Run]:
+def _equally_long(left: RecordedRun, right: RecordedRun) -> tuple[RecordedRun, RecordedRun]:
     """Both runs, cut after as many epochs as the shorter one has."""
     count = min(len(left.epochs), len(right.epochs))
     return _first_epochs(left, count), _first_epochs(right, count)
 
 
-def _first_epochs(run: Run, count: int) -> Run:
+def _first_epochs(run: RecordedRun, count: int) -> RecordedRun:
     """The record that `run` would have if it had ended after `count` epochs."""
     primary = figure_of_merit(run.summary, "val", run.value("task.metric"))[0].partition("/")[0]
     kept = [{"epoch": number, "metrics": metrics} for number, metrics in enumerate(run.epochs[:count])]
@@ -166,5 +166,5 @@ def _growths(
     return found
 
 
-def _labels(run: Run, keys: Iterable[str]) -> _Labels:
+def _labels(run: RecordedRun, keys: Iterable[str]) -> _Labels:
     return tuple(run.value(key) for key in keys)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.claims import Claims, Verdicts
 from gnnexp_papers.claim import claims_of
 from gnnexp_papers.page import evaluated, make_table, sweeps_of
@@ -27,7 +27,7 @@ class PaperClaims(Claims):
         """The sweeps whose runs the claims need."""
         return sweeps_of(claims_of(self.paper))
 
-    def verdicts(self, runs: Mapping[str, Sequence[Run]]) -> Verdicts:
+    def verdicts(self, runs: Mapping[str, Sequence[RecordedRun]]) -> Verdicts:
         """Evaluate each claim."""
         outcomes = evaluated(claims_of(self.paper), runs)
         return Verdicts(make_table(outcomes), Counter(outcome.verdict for outcome in outcomes))

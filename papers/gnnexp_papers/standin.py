@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gnnexp.planning.work import full_factor, full_steps
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.expression import evaluate
 from gnnexp.reports.published_cells import Cell, cells, chosen, number_of
 from gnnexp.reports.published_graphs import fraction_of_targets, published_graph
@@ -46,7 +46,7 @@ class Counted:
         return f"{self.name} {'not counted' if math.isnan(self.ours) else with_papers(self.ours, self.papers)}"
 
 
-def counted(claim: Claim, runs_of: Mapping[str, Sequence[Run]]) -> list[Counted]:
+def counted(claim: Claim, runs_of: Mapping[str, Sequence[RecordedRun]]) -> list[Counted]:
     """Counts that the claim depends on, for each graph whose counts the paper prints."""
     check = claim.check
     if check is None:
@@ -60,7 +60,7 @@ def counted(claim: Claim, runs_of: Mapping[str, Sequence[Run]]) -> list[Counted]
     return [Counted(*key, statistics.fmean(one.ours for one in same), same[0].papers) for key, same in found.items()]
 
 
-def _of_run(paper: str, count: Count, run: Run) -> Iterable[Counted]:
+def _of_run(paper: str, count: Count, run: RecordedRun) -> Iterable[Counted]:
     graph = stands_for(run)
     if run.status != "finished" or not graph or not matches(run, count.of):
         return
@@ -75,7 +75,7 @@ def _printed(paper: str, count: Count, graph: str) -> list[float]:
     return [cell.number for cell in found if not math.isnan(cell.number)]
 
 
-def not_counted(claim: Claim, runs: Iterable[Run], counts: Iterable[Counted]) -> list[Counted]:
+def not_counted(claim: Claim, runs: Iterable[RecordedRun], counts: Iterable[Counted]) -> list[Counted]:
     """Counts that the paper prints for the graphs of these runs, but that no run of the count's sweeps has made."""
     check, have = claim.check, {(one.graph, one.name) for one in counts}
     missing: dict[tuple[str, str], float] = {}
@@ -88,12 +88,12 @@ def not_counted(claim: Claim, runs: Iterable[Run], counts: Iterable[Counted]) ->
     return [Counted(*key, math.nan, papers) for key, papers in missing.items()]
 
 
-def at_full_size(paper: str, run: Run) -> dict[str, float]:
+def at_full_size(paper: str, run: RecordedRun) -> dict[str, float]:
     """`full`: how many times larger the published graph is. `steps`: how many times more steps an epoch has on it."""
     return {"full": full_factor(run), "steps": full_steps(run, fraction_of_targets(paper, run))}
 
 
-def stands_for(run: Run) -> str:
+def stands_for(run: RecordedRun) -> str:
     """The published graph that a synthetic graph stands for; empty for real graphs."""
     return published_graph(run) if run.value("dataset.shape") != "null" else ""
 
@@ -113,7 +113,7 @@ def expected_of(found: Found, claim: Claim) -> Expects:
     return expects if math.isnan(low) else Expects(expects.statistic, low, high, None, expects.better)
 
 
-def _cell(paper: str, wanted: Cells, run: Run, expects: Expects) -> tuple[float, float]:
+def _cell(paper: str, wanted: Cells, run: RecordedRun, expects: Expects) -> tuple[float, float]:
     of, over = (_only(paper, side, wanted, run) for side in (wanted.of, wanted.over))
     if of is None or (wanted.over and over is None):
         return math.nan, math.nan
@@ -123,14 +123,14 @@ def _cell(paper: str, wanted: Cells, run: Run, expects: Expects) -> tuple[float,
     return of.number, number_of(of.upper) if of.upper else of.number
 
 
-def _only(paper: str, side: Mapping[str, str], wanted: Cells, run: Run) -> Cell | None:
+def _only(paper: str, side: Mapping[str, str], wanted: Cells, run: RecordedRun) -> Cell | None:
     same = {name: run.value(key) for name, key in wanted.by.items()}
     found = chosen(cells(paper), dataset=published_graph(run), **same, **side) if side else []
     assert len(found) < 2, f"{paper}, {side}, {same}: {len(found)} cells"
     return found[0] if found else None
 
 
-def published_numbers(paper: str, check: Check, run: Run) -> dict[str, float]:
+def published_numbers(paper: str, check: Check, run: RecordedRun) -> dict[str, float]:
     """`published/<quantity>`: the numbers in the check's `printed` cells for the run's graph."""
     if not check.printed:
         return {}

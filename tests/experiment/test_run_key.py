@@ -20,14 +20,14 @@ from gnnexp.models.gat import GATOptions
 from gnnexp.models.model import ModelOptions
 from gnnexp.models.sage import SAGEOptions
 from gnnexp.provenance import names, older
-from gnnexp.provenance.code import Code, modules_of
+from gnnexp.provenance.code import RunCode, modules_of
 from gnnexp.provenance.names import name_of, version_of
 
 CONF = Path(__file__).parents[2] / "conf"
-NONE = Code({})
+NONE = RunCode({})
 
 
-def key_of(*overrides: str, code: Code = NONE, data: str = "k", inputs: Mapping[str, str] | None = None) -> str:
+def key_of(*overrides: str, code: RunCode = NONE, data: str = "k", inputs: Mapping[str, str] | None = None) -> str:
     return run_key(compose([*overrides, "tracker=none"]).config, data, code, inputs)
 
 
@@ -82,15 +82,15 @@ def test_everything_else_is_a_part_of_it() -> None:
     keys = [key_of(*line) for line in lines]
     keys += [
         key_of(data="others"),
-        key_of(code=Code({"mine": "1"})),
-        key_of(code=Code({"mine": "2"})),
+        key_of(code=RunCode({"mine": "1"})),
+        key_of(code=RunCode({"mine": "2"})),
         key_of(inputs={"partitioner": "1"}),
     ]
     assert len({*keys}) == len(keys)
 
 
 def test_gnnexps_own_code_is_no_part_of_it() -> None:
-    assert key_of(code=Code({"mine": "1"}, "a")) == key_of(code=Code({"mine": "1"}, "b"))
+    assert key_of(code=RunCode({"mine": "1"}, "a")) == key_of(code=RunCode({"mine": "1"}, "b"))
 
 
 def test_the_name_of_a_choice_is_none_where_its_options_say_all() -> None:

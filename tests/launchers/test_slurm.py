@@ -27,7 +27,7 @@ from gnnexp.launchers.queue.slurm_jobs import (
     requeue,
     write_submission,
 )
-from gnnexp.launchers.queue.slurm_task import Task
+from gnnexp.launchers.queue.slurm_task import SlurmTask
 from gnnexp.launchers.slurm import SlurmLauncher, following
 from gnnexp.record.attempts import JOB_OVER, note
 
@@ -258,10 +258,10 @@ def test_a_job_leaves_a_run_that_is_no_longer_its_own(commands: Path, tmp_path: 
     assert is_of_run(run_dir, submission.token) and is_of_run(run_dir, ""), "jobs of earlier versions have no token"
     write_submission(run_dir, Submission("4712", "another"))
     with pytest.raises(SystemExit, match="this job no longer works on"):
-        Task(str(run_dir), {}, 1, submission.token)()
+        SlurmTask(str(run_dir), {}, 1, submission.token)()
     (run_dir / "slurm.json").unlink()
     with pytest.raises(SystemExit, match="this job no longer works on"):
-        Task(str(run_dir), {}, 1, submission.token)()
+        SlurmTask(str(run_dir), {}, 1, submission.token)()
 
 
 def test_a_job_is_put_back_when_slurm_answers_again(

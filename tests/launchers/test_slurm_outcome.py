@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnexp.launchers.queue.answers import Ended
+from gnnexp.launchers.queue.answers import EndedJob
 from gnnexp.launchers.queue.slurm_jobs import ended_with_step, exited
 from gnnexp.launchers.slurm import outcome_of
 from gnnexp.launchers.status import Death, judge
@@ -45,7 +45,7 @@ def test_the_killed_rank_is_named_although_another_was_last_heard_before(tmp_pat
     write(tmp_path, 1, 10.2)
     write(tmp_path, 2, 12.1, "failed", "Connection closed by peer [127.0.0.1]:1")
     write(tmp_path, 3, 10.1)
-    state = Ended("23", "FAILED")
+    state = EndedJob("23", "FAILED")
     assert "rank 3 on n2 vanished" in outcome_of(tmp_path, state, 4).reason, "nobody knows better"
     (tmp_path / "slurm").mkdir()
     (tmp_path / "slurm" / "23_0_log.err").write_text(SRUN)
@@ -79,7 +79,7 @@ def test_what_a_rank_says_of_itself_comes_before_those_that_were_ended_for_it(tm
     )
     write(tmp_path, 0, 12.0, "failed", "RuntimeError: address already in use")
     write(tmp_path, 1, 10.2)
-    assert "address already in use" in outcome_of(tmp_path, Ended("23", "FAILED"), 2).reason
+    assert "address already in use" in outcome_of(tmp_path, EndedJob("23", "FAILED"), 2).reason
 
 
 def test_a_rank_that_left_without_a_word_is_named_with_its_exit_code(tmp_path: Path) -> None:
@@ -89,4 +89,4 @@ def test_a_rank_that_left_without_a_word_is_named_with_its_exit_code(tmp_path: P
     )
     assert exited(tmp_path, "23") == {0: 1, 2: 1}
     write(tmp_path, 1, 10.2)
-    assert "rank 0 exited with code 1" in outcome_of(tmp_path, Ended("23", "FAILED"), 3).reason
+    assert "rank 0 exited with code 1" in outcome_of(tmp_path, EndedJob("23", "FAILED"), 3).reason

@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 from claim_runs import check_of, claim_of, run_of
 
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp_papers.chance import Chance, chance_of, dealt, is_of_balance
 from gnnexp_papers.claim import Expects
 from gnnexp_papers.evaluate import outcome
@@ -20,7 +20,7 @@ AT_LEAST = Expects("ratio", 1.0, None, None, "higher")
 EVEN = Expects("value", 1.0, 1.0, None, "lower")
 
 
-def batches(system: str, load: float, targets: int = 16, steps: int = 41, seed: int = 0) -> Run:
+def batches(system: str, load: float, targets: int = 16, steps: int = 41, seed: int = 0) -> RecordedRun:
     """On 4 ranks, two epochs after the first."""
     run = run_of(
         system,
@@ -33,7 +33,7 @@ def batches(system: str, load: float, targets: int = 16, steps: int = 41, seed: 
     return replace(run, config={**run.config, "train": {"batch_size": targets}})
 
 
-def whole(load: float, vertices: int = 4659, ranks: int = 16) -> Run:
+def whole(load: float, vertices: int = 4659, ranks: int = 16) -> RecordedRun:
     run = run_of(
         "slow", 1, workers=ranks, sizes={"num_train": 10, "num_nodes": vertices}, **{"imbalance/edges_layer1": load}
     )

@@ -17,7 +17,7 @@ import yaml
 from gnnexp.cli.sweeping.definition import load_sweep
 from gnnexp.config.compose import compose
 from gnnexp.planning.machine import machine_named
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.expression import names_in
 from gnnexp.reports.published_cells import cells, chosen
 from gnnexp_papers.chance import is_of_balance
@@ -107,17 +107,17 @@ def test_a_claim_is_checked_or_says_why_not(claim: Claim) -> None:
 
 
 @cache
-def cases(sweep: str) -> list[Run]:
+def cases(sweep: str) -> list[RecordedRun]:
     """As runs without a record; seeds and numbers of parts, which no check chooses by, once."""
     chosen = {
         tuple(line for line in case.overrides if not line.startswith(("seed=", "partitioner.num_parts="))): case
         for case in reversed(load_sweep(sweep).cases)
     }
     made = [compose(case.overrides) for case in chosen.values()]
-    return [Run(Path(), one.config, {"choices": one.choices}, [], {}, "finished") for one in made]
+    return [RecordedRun(Path(), one.config, {"choices": one.choices}, [], {}, "finished") for one in made]
 
 
-def side(check: Check, wanted: Mapping[str, Sequence[str]]) -> list[Run]:
+def side(check: Check, wanted: Mapping[str, Sequence[str]]) -> list[RecordedRun]:
     return [
         run
         for sweep in check.sweeps
@@ -126,7 +126,7 @@ def side(check: Check, wanted: Mapping[str, Sequence[str]]) -> list[Run]:
     ]
 
 
-def knows(run: Run, key: str) -> bool:
+def knows(run: RecordedRun, key: str) -> bool:
     """Whether the configuration has the dotted `key`."""
     node: object = run.config
     for part in key.split("."):
@@ -233,9 +233,9 @@ def test_every_balance_claim_says_what_chance_gives(claim: Claim) -> None:
     assert "chance alone: " in kept()[claim.name]["measured here"]
 
 
-def stand_ins(check: Check) -> dict[str, list[Run]]:
+def stand_ins(check: Check) -> dict[str, list[RecordedRun]]:
     """Cases of a check on synthetic graphs, by the graph that they stand for."""
-    found: dict[str, list[Run]] = {}
+    found: dict[str, list[RecordedRun]] = {}
     for run in side(check, check.of):
         if stands_for(run):
             found.setdefault(stands_for(run), []).append(run)

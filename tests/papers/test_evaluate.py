@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp_papers.claim import Check, Claim, Expects, claiming_papers, claims_of
 from gnnexp_papers.evaluate import outcome, taken
 from gnnexp_papers.page import evaluated, make_table, published_cell, sweeps_of
@@ -26,7 +26,7 @@ def run_of(
     workers: int = 2,
     status: str = "finished",
     **more: float,
-) -> Run:
+) -> RecordedRun:
     config = {
         "system": system,
         "seed": seed,
@@ -39,7 +39,7 @@ def run_of(
     }
     epoch = {"time/epoch_s": value, **more}
     path = Path(f"{system}{seed}{graph}{workers}{value}")
-    return Run(path, config, {"choices": {"model": "sage"}}, [epoch] * 3, {}, status)
+    return RecordedRun(path, config, {"choices": {"model": "sage"}}, [epoch] * 3, {}, status)
 
 
 def claim_of(check: Check | None, expects: Expects = RATIO, *, hardware: bool = False) -> Claim:
@@ -143,7 +143,7 @@ def test_one_side_along_a_key_is_compared_as_the_statistic_says(take: str, value
     assert outcome(claim_of(check), {"s": runs[:1]}).verdict == "not run", "one step compares nothing"
 
 
-def crossing(system: str, h2d: float) -> Run:
+def crossing(system: str, h2d: float) -> RecordedRun:
     """A run of half the published graph."""
     counted = {
         "tier/h2d_bytes": h2d,

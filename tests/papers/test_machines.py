@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from claim_runs import check_of, claim_of, run_of
 
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp_papers.claim import Expects
 from gnnexp_papers.evaluate import outcome
 from gnnexp_papers.machines import cores_of, flaw_of_seconds, of_seconds
@@ -16,7 +16,7 @@ from gnnexp_papers.page import evaluated, make_table
 NODE = {"host": "n1", "cpu": "A", "cores": 4, "gpus": (), "torch": "2"}
 
 
-def pair(slow: float = 6, fast: float = 3, **more: object) -> list[Run]:
+def pair(slow: float = 6, fast: float = 3, **more: object) -> list[RecordedRun]:
     return [run_of("slow", slow, **more), run_of("fast", fast, **more)]  # type: ignore[arg-type]
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from claim_runs import check_of, claim_of, run_of
 
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp_papers.claim import Expects
 from gnnexp_papers.evaluate import outcome
 from gnnexp_papers.page import evaluated, make_table
@@ -14,7 +14,7 @@ from gnnexp_papers.page import evaluated, make_table
 SAME = Expects("difference", None, None, 0, "higher")
 
 
-def trained(system: str, accuracies: list[tuple[float, float]]) -> Run:
+def trained(system: str, accuracies: list[tuple[float, float]]) -> RecordedRun:
     """Validation and test accuracy by epoch; the summary is of the best validation epoch."""
     run = run_of(system, 1)
     epochs = [{"acc/val": val, "acc/test": test, "loss/train": 1.0} for val, test in accuracies]

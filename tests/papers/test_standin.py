@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from claim_runs import check_of, claim_of, run_of
 
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp_papers.claim import Cells, Check, Claim, Count, Expects
 from gnnexp_papers.evaluate import outcome
 from gnnexp_papers.page import evaluated, make_table, sweeps_of
@@ -22,7 +22,7 @@ EDGES = Count(
 COUNTED = check_of(value="[work/edges_computed]", alike=("dataset.shape",), counts=(EDGES,))
 
 
-def counted(system: str, edges: float, shape: str = "orkut_like", scale: float = 0.5) -> Run:
+def counted(system: str, edges: float, shape: str = "orkut_like", scale: float = 0.5) -> RecordedRun:
     return run_of(system, 1, shape=shape, scale=scale, **{"work/edges_computed": edges})
 
 
@@ -30,7 +30,7 @@ def gsplit(check: Check, expects: Expects | None = None) -> Claim:
     return claim_of(check, expects or Expects("ratio", 1.5, 2.5, None, "higher"), kind="count", paper="gsplit")
 
 
-def pair(edges: float, ratio: float = 2.0, shape: str = "orkut_like") -> list[Run]:
+def pair(edges: float, ratio: float = 2.0, shape: str = "orkut_like") -> list[RecordedRun]:
     return [counted("slow", edges, shape), counted("fast", edges / ratio, shape)]
 
 

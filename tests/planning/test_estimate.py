@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import hardware_of
-from gnnexp.planning.estimate import estimate
+from gnnexp.planning.estimate import estimate_epoch
 from gnnexp.planning.machine import Machine, all_machines, machine_named, machine_of, machines_named
 from gnnexp.planning.work import Workload
 
@@ -44,24 +44,26 @@ def described(name: str, hardware: dict[str, Any]) -> Machine:
 
 
 def test_parts_by_hand() -> None:
-    told = estimate(WORK, described("gpu", GPU))
+    told = estimate_epoch(WORK, described("gpu", GPU))
     # Sizes travel where ranks meet anyway, so they add no latency. The traffic is that of sampled batches.
     assert told.sample_s == pytest.approx(640 / (64 / 64) + 100 / 20 + 1 * 0.5)
     assert told.load_s == pytest.approx(1000 / 10 + 50 / 10 + 200 / 20 + 2 * 0.5)
     assert told.forward_backward_s == pytest.approx(2000 / 64 + 6000 / 100 + 300 / 20 + 3 * 0.5)
     assert told.sync_s == pytest.approx(400 / 20 + 4 * 0.5)
     assert told.epoch_s == pytest.approx(told.sample_s + told.load_s + told.forward_backward_s + told.sync_s)
-    assert told.fits and not estimate(WORK.scaled(2), described("gpu", GPU)).fits
+    assert told.fits and not estimate_epoch(WORK.scaled(2), described("gpu", GPU)).fits
 
 
 def test_the_full_graph_s_chunks_cross_while_it_is_worked_on() -> None:
-    told = estimate(replace(WORK, sampled_edges=0), described("gpu", GPU))
+    told = estimate_epoch(replace(WORK, sampled_edges=0), described("gpu", GPU))
     assert told.forward_backward_s == pytest.approx(2000 / 64 + 6000 / 100 + 50 / 10 + 300 / 20 + 3 * 0.5)
 
 
 def test_products_in_tf32_have_a_rate_of_their_own_and_those_in_bf16_have_none() -> None:
     gpu = described("gpu", {**GPU, "flops_tf32": 300.0})
-    plain, faster = (estimate(replace(WORK, matmul=matmul), gpu).forward_backward_s for matmul in ("float32", "tf32"))
+    plain, faster = (
+        estimate_epoch(replace(WORK, matmul=matmul), gpu).forward_backward_s for matmul in ("float32", "tf32")
+    )
     assert plain - faster == pytest.approx(6000 / 100 - 6000 / 300)
     assert gpu.products("bf16") is None and described("gpu", GPU).products("tf32") is None
 
@@ -69,23 +71,25 @@ def test_products_in_tf32_have_a_rate_of_their_own_and_those_in_bf16_have_none()
 def test_elementwise_work_and_steps() -> None:
     more = replace(WORK, elementwise_bytes=960, steps=3)
     measured = {**GPU, "stream": 32.0, "step_s": 2.0}
-    plain = estimate(WORK, described("gpu", GPU)).forward_backward_s
+    plain = estimate_epoch(WORK, described("gpu", GPU)).forward_backward_s
     # A data sheet has one bandwidth for both, and says nothing of steps.
-    assert estimate(more, described("gpu", GPU)).forward_backward_s == pytest.approx(plain + 960 / 64)
-    assert estimate(more, described("gpu", measured)).forward_backward_s == pytest.approx(plain + 960 / 32 + 3 * 2)
+    assert estimate_epoch(more, described("gpu", GPU)).forward_backward_s == pytest.approx(plain + 960 / 64)
+    assert estimate_epoch(more, described("gpu", measured)).forward_backward_s == pytest.approx(
+        plain + 960 / 32 + 3 * 2
+    )
 
 
 def test_batches_prepared_ahead_hide_all_of_the_shorter_but_its_first_batch() -> None:
-    told = estimate(replace(WORK, ahead=True, steps=4), described("gpu", GPU))
+    told = estimate_epoch(replace(WORK, ahead=True, steps=4), described("gpu", GPU))
     prepared, trained = told.sample_s + told.load_s, told.forward_backward_s + told.sync_s
     assert prepared > trained and told.hidden_s == pytest.approx(trained * 3 / 4)
     assert told.epoch_s == pytest.approx(prepared + trained / 4)
 
 
 def test_pipelined_exchanges_pass_behind_the_work_on_other_chunks() -> None:
-    told = estimate(replace(WORK, pipelined=4, pipelined_bytes=200), described("gpu", GPU))
+    told = estimate_epoch(replace(WORK, pipelined=4, pipelined_bytes=200), described("gpu", GPU))
     assert told.hidden_s == pytest.approx(200 / 20 * 3 / 4)  # less than what is computed meanwhile
-    endless = estimate(
+    endless = estimate_epoch(
         replace(WORK, pipelined=4, pipelined_bytes=1e9, sent_bytes={"activations": 1e9}), described("gpu", GPU)
     )
     computed = 2000 / 64 + 6000 / 100
@@ -95,14 +99,14 @@ def test_pipelined_exchanges_pass_behind_the_work_on_other_chunks() -> None:
 def test_on_one_host_the_same_cores_do_everything() -> None:
     cpu = {**GPU, "device": "cpu", "links": {"h2d": None, "d2d": None, "network": 20.0}}
     busy = replace(WORK, ahead=True, steps=4, pipelined=4, pipelined_bytes=200)
-    assert estimate(busy, described("cpu", cpu)).hidden_s == 0
-    assert estimate(busy, described("cpu", {**cpu, "nodes": 4, "workers": 1})).hidden_s > 0
+    assert estimate_epoch(busy, described("cpu", cpu)).hidden_s == 0
+    assert estimate_epoch(busy, described("cpu", {**cpu, "nodes": 4, "workers": 1})).hidden_s > 0
 
 
 def test_chunks_are_made_small_enough() -> None:
-    told = estimate(replace(WORK, device_bytes=2500, chunked=True), described("gpu", GPU))
+    told = estimate_epoch(replace(WORK, device_bytes=2500, chunked=True), described("gpu", GPU))
     assert told.fits and told.more_chunks == 3 and told.device_bytes == pytest.approx(2500 / 3)
-    assert not estimate(replace(WORK, device_bytes=2500), described("gpu", GPU)).fits
+    assert not estimate_epoch(replace(WORK, device_bytes=2500), described("gpu", GPU)).fits
 
 
 COUNTS = st.floats(0, 1e12)
@@ -136,7 +140,7 @@ def test_linear_in_each_count(work: Workload, name: str, more: float) -> None:
     machine = described("gpu", {**GPU, "step_s": 1.0})
     work = replace(work, sampled_edges=work.sampled_edges + 1)  # of a system that samples, whatever is scaled
     nothing, once, several = (
-        estimate(replace(work, **{name: getattr(work, name) * by}), machine).epoch_s for by in (1, 2, 1 + more)
+        estimate_epoch(replace(work, **{name: getattr(work, name) * by}), machine).epoch_s for by in (1, 2, 1 + more)
     )
     assert several - nothing == pytest.approx(more * (once - nothing), rel=1e-6, abs=1e-9 * several)
 
@@ -147,7 +151,7 @@ def test_linear_in_bytes_and_rounds(work: Workload, tag: str, more: float) -> No
     for name in ("sent_bytes", "rounds"):
         counts = getattr(work, name)
         nothing, once, several = (
-            estimate(replace(work, **{name: {**counts, tag: counts[tag] * by}}), machine).epoch_s
+            estimate_epoch(replace(work, **{name: {**counts, tag: counts[tag] * by}}), machine).epoch_s
             for by in (1, 2, 1 + more)
         )
         assert several - nothing == pytest.approx(more * (once - nothing), rel=1e-6, abs=1e-9 * several)
@@ -158,18 +162,18 @@ def test_a_faster_machine_is_never_slower(work: Workload, name: str, times: floa
     work = replace(work, ahead=overlaps, pipelined=4 * overlaps, pipelined_bytes=work.sent_bytes["activations"])
     rate = {"stream": 64.0, "sampling": 1.0} | GPU
     faster = {**rate, name: rate[name] * times}
-    assert estimate(work, described("fast", faster)).epoch_s <= estimate(work, described("gpu", rate)).epoch_s * (
-        1 + 1e-9
-    )
+    assert estimate_epoch(work, described("fast", faster)).epoch_s <= estimate_epoch(
+        work, described("gpu", rate)
+    ).epoch_s * (1 + 1e-9)
 
 
 @given(works(), st.sampled_from(["h2d", "d2d"]), st.floats(1, 1e6), st.booleans())
 def test_a_wider_link_is_never_slower(work: Workload, name: str, times: float, overlaps: bool) -> None:
     work = replace(work, ahead=overlaps, pipelined=4 * overlaps, pipelined_bytes=work.sent_bytes["activations"])
     faster = {**GPU, "links": {**GPU["links"], name: GPU["links"][name] * times}}
-    assert estimate(work, described("fast", faster)).epoch_s <= estimate(work, described("gpu", GPU)).epoch_s * (
-        1 + 1e-9
-    )
+    assert estimate_epoch(work, described("fast", faster)).epoch_s <= estimate_epoch(
+        work, described("gpu", GPU)
+    ).epoch_s * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +197,7 @@ def test_which_link_ranks_talk_over(changes: dict[str, Any], link: float, host: 
 def test_a_host_that_computes_brings_nothing_to_a_device() -> None:
     on_host = described("cpu", {**GPU, "device": "cpu", "links": {"h2d": None, "d2d": None, "network": 20.0}})
     work = replace(WORK, sampled_edges=0)
-    assert estimate(work, on_host).forward_backward_s == pytest.approx(2000 / 64 + 60 + 300 / 20 + 1.5)
+    assert estimate_epoch(work, on_host).forward_backward_s == pytest.approx(2000 / 64 + 60 + 300 / 20 + 1.5)
 
 
 def test_a_measured_rate_of_sampling_wins() -> None:
@@ -263,5 +267,5 @@ def test_full_graphs_out_of_memory(
 ) -> None:
     """By the definition of what such a system holds alone."""
     work = full_graph(vertices, edges, dims, machine_named(machine).nodes * machine_named(machine).workers)
-    assert estimate(work, machine_named(machine)).fits == fits
-    assert estimate(replace(work, chunked=True), machine_named(machine)).fits
+    assert estimate_epoch(work, machine_named(machine)).fits == fits
+    assert estimate_epoch(replace(work, chunked=True), machine_named(machine)).fits

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from gnnexp.planning.work import full_factor, full_size, full_steps, work_of
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 
 
-def run_of(batch: int | None = 16, **dataset: Any) -> Run:
+def run_of(batch: int | None = 16, **dataset: Any) -> RecordedRun:
     config = {
         "dataset": {"shape": "orkut_like", "scale": 0.25, **dataset},
         "hardware": {"workers": 2},
@@ -30,7 +30,7 @@ def run_of(batch: int | None = 16, **dataset: Any) -> Run:
         "work/features_loaded_host": 50.0,
     }
     provenance = {"graph": {"num_features": 8, "num_classes": 3, "num_train": 128}, "choices": {"model": "sage"}}
-    return Run(Path("x"), config, provenance, [epoch] * 3, {}, "finished")
+    return RecordedRun(Path("x"), config, provenance, [epoch] * 3, {}, "finished")
 
 
 def test_graph_and_batches_grow_and_steps_are_those_of_all_targets() -> None:
@@ -53,7 +53,7 @@ def test_a_paper_may_train_another_share_than_the_shape_has() -> None:
 @pytest.mark.parametrize(
     "run", [run_of(None, train=0.05), run_of(train=None), run_of(shape=None, train=0.05), run_of(train=0.65)]
 )
-def test_as_many_steps(run: Run) -> None:
+def test_as_many_steps(run: RecordedRun) -> None:
     assert full_steps(run) == 1.0
 
 

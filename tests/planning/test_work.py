@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gnnexp.planning.work import Workload, widths, work_of
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 
 METRICS = {
     "work/edges_sampled": 1000,
@@ -33,7 +33,7 @@ METRICS = {
 }
 
 
-def run_of(chosen: str = "sage", purpose: str = "node_classification", **more: Any) -> Run:
+def run_of(chosen: str = "sage", purpose: str = "node_classification", **more: Any) -> RecordedRun:
     config: dict[str, Any] = {
         "dataset": {},
         "hardware": {"nodes": 1, "workers": 2},
@@ -44,7 +44,7 @@ def run_of(chosen: str = "sage", purpose: str = "node_classification", **more: A
     }
     graph = {"num_nodes": 50, "num_edges": 700, "num_features": 100, "num_classes": 4}
     provenance = {"choices": {"model": chosen, "task": purpose}, "graph": graph}
-    return Run(Path(), config, provenance, [{}, METRICS, METRICS], {}, "finished")
+    return RecordedRun(Path(), config, provenance, [{}, METRICS, METRICS], {}, "finished")
 
 
 def test_an_epoch_by_hand() -> None:

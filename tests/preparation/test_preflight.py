@@ -15,7 +15,7 @@ from gnnexp.experiment.build import build
 from gnnexp.graph.build import build_graph
 from gnnexp.graph.parts import Parts, PartSizes
 from gnnexp.graph.shard import BlockNeeds, Shard
-from gnnexp.preparation.preflight import as_text, judge
+from gnnexp.preparation.preflight import as_text, memory_problems
 from gnnexp.record.runs import read_run
 from gnnexp.samplers.base import SamplerOptions
 from gnnexp.samplers.fused import FusedOptions
@@ -259,7 +259,7 @@ def test_model_averaging_holds_two_parts_not_the_graph():
 def test_a_shortage_names_every_line_and_the_fix(tmp_path):
     config = configured(hardware={"device_memory": 1000, "device": "cuda"})
     experiment = experiment_in(config)
-    (problem,) = judge(estimated(config, nasty_graph()), experiment, tmp_path / "run")
+    (problem,) = memory_problems(estimated(config, nasty_graph()), experiment, tmp_path / "run")
     assert "device memory" in str(problem.value) and "activations" in problem.allowed
     assert "preflight=warn" in problem.fix
 

@@ -32,7 +32,7 @@ from gnnexp.graph.storage.presample import Presample, open_presample
 from gnnexp.kernels.counter import Purpose, mix, stream
 from gnnexp.paradigms.loops.targets import TargetSchedule
 from gnnexp.preparation.artifacts import prepare_presample
-from gnnexp.preparation.presample import Tally, presample, presample_key
+from gnnexp.preparation.presample import AccessCounter, presample, presample_key
 from gnnexp.samplers.base import Topology
 from gnnexp.samplers.fused import FusedOptions
 from gnnexp.samplers.layerwise import LayerSampler, LayerSamplerOptions, Neighbours
@@ -201,7 +201,7 @@ def test_positions_and_pairs_count_the_same(graph: Graph, fanouts: list[int], lo
         sampler.setup(Shard(graph, needs=BlockNeeds(self_loops=loops, edge_ids=positions)), len(fanouts))
         batch = sampler.sample(torch.tensor(seeds, dtype=torch.int64), BatchKey(1, 2, 3))
         assert all((block.edge_ids is not None) == positions for block in batch.blocks)
-        tally = Tally(graph)
+        tally = AccessCounter(graph)
         tally.add(batch)
         counts = tally.finish(1, 0.0, [])
         drawn = sum(block.num_edges - block.num_dst * loops for block in batch.blocks)
@@ -217,7 +217,7 @@ def test_a_drawn_pair_that_is_no_edge_of_the_graph_counts_on_none() -> None:
     graph = csc(4, np.array([1, 3, 0]), np.array([0, 0, 1]))
     ids = torch.tensor([0, 2], dtype=torch.int32)
     block = Block(torch.tensor([0, 1]), torch.tensor([1], dtype=torch.int32), ids, 1)
-    tally = Tally(graph)
+    tally = AccessCounter(graph)
     tally.add(Batch(ids[:1], (block,), BatchKey(0, 0, 0)))
     assert tally.finish(1, 0.0, []).edges.tolist() == [0, 0, 0]
 
@@ -239,7 +239,7 @@ def test_draws_are_not_those_of_training() -> None:
     sampler = FusedOptions(FANOUTS).make()
     sampler.setup(Shard(graph, needs=EDGE_IDS), 2)
     seed = config["seed"]
-    tally = Tally(graph)
+    tally = AccessCounter(graph)
     # Training's own draws, first of the pre-sampled targets, then of training's order.
     for targets, key in batches_of(config, graph, 1):
         tally.add(sampler.sample(torch.tensor(targets), BatchKey(seed, key.epoch, key.step)))

@@ -12,7 +12,7 @@ import pytest
 from gnnexp.errors import DataError
 from gnnexp.provenance import code as code_module
 from gnnexp.provenance.code import (
-    Code,
+    RunCode,
     _imported_digest,
     code_key,
     code_of,
@@ -134,7 +134,7 @@ def test_gnnexps_own_code_is_one_digest_of_its_bytes(monkeypatch: pytest.MonkeyP
     package_digest.cache_clear()
     assert package_digest() != first
     package_digest.cache_clear()
-    assert code_of_config(config("gnnexp.models.gat.GATOptions")) == Code({})
+    assert code_of_config(config("gnnexp.models.gat.GATOptions")) == RunCode({})
 
 
 def test_an_artifact_of_edited_code_is_another(folder: Path) -> None:

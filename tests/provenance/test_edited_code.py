@@ -15,7 +15,7 @@ import pytest
 from gnnexp.cli.main import run_command
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import experiment_of
-from gnnexp.launchers.queue.answers import Alive, Unknown
+from gnnexp.launchers.queue.answers import Alive, UnknownJob
 from gnnexp.provenance import machine
 from gnnexp.provenance.code import _imported_digest, code_of_config
 from gnnexp.record.runs import find_runs
@@ -302,7 +302,7 @@ def test_a_run_whose_job_may_be_alive_is_not_set_aside(
         "hydra.run.dir=runs/one",
     ]
     assert run_command(arguments) == 0
-    for answer in (Alive("4711", "RUNNING"), Unknown("4711", "squeue does not answer")):
+    for answer in (Alive("4711", "RUNNING"), UnknownJob("4711", "squeue does not answer")):
         monkeypatch.setattr("gnnexp.cli.commands.resume.ask", lambda run_dir, controller, answer=answer: answer)
         assert run_command([*arguments, "--rerun"]) == 2
         assert "4711" in capsys.readouterr().err

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from gnnexp.measure.phases import PHASES
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.breakdown import breakdown_of, write
 
 
-def run_of(path: Path, **metrics: float) -> Run:
+def run_of(path: Path, **metrics: float) -> RecordedRun:
     seconds = {"sample": 0.2, "forward": 0.3, "backward": 0.4, "wait": 0.05, "unaccounted": 0.05}
     times = {
         f"time/{name}_s{of}": seconds.get(name, 0.0) * factor
@@ -29,7 +29,7 @@ def run_of(path: Path, **metrics: float) -> Run:
         "loss/train": 1.0,
         **metrics,
     }
-    return Run(
+    return RecordedRun(
         path,
         {"seed": 0, "system": "<dgl>", "hardware": {}},
         {"reproduce": "gnnexp run", "choices": {}},

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gnnexp.errors import DataError
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.compare import compare
 
 FIRST = {
@@ -35,9 +35,9 @@ SECOND = {
 }
 
 
-def make_run(name: str, metrics: dict[str, float], hidden: int = 8) -> Run:
+def make_run(name: str, metrics: dict[str, float], hidden: int = 8) -> RecordedRun:
     config = {"system": name, "model": {"hidden": hidden, "layers": 2}, "tracker": {"uri": name}, "name": name}
-    return Run(
+    return RecordedRun(
         Path(name),
         config,
         {"code_version": "0.1.0"},
@@ -47,7 +47,7 @@ def make_run(name: str, metrics: dict[str, float], hidden: int = 8) -> Run:
     )
 
 
-def rows_of(first: Run, second: Run, part: str) -> list[tuple[str, ...]]:
+def rows_of(first: RecordedRun, second: RecordedRun, part: str) -> list[tuple[str, ...]]:
     return [row[1:] for row in compare(first, second).rows if row[0] == part]
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from gnnexp.planning.estimate import estimate
+from gnnexp.planning.estimate import estimate_epoch
 from gnnexp.planning.machine import Machine
 from gnnexp.planning.work import work_of
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.estimates_column import estimated_s, with_estimates
 from gnnexp.reports.paper_table import PublishedTable, make_table
 from gnnexp.reports.paper_table import make_table as make_published
-from gnnexp.reports.table import Group, make_columns
+from gnnexp.reports.table import RunGroup, make_columns
 
 MACHINE = Machine(
     "box",
@@ -36,7 +36,7 @@ MACHINE = Machine(
 PUBLISHED = PublishedTable("gsplit", "Table 3", {"epoch_s": "time/epoch_s", "load_s": "time/load_s"})
 
 
-def run_of(system: str, edges: float, device: float = 1000.0, scale: float = 0.5, workers: int = 2) -> Run:
+def run_of(system: str, edges: float, device: float = 1000.0, scale: float = 0.5, workers: int = 2) -> RecordedRun:
     config = {
         "dataset": {"shape": "orkut_like", "scale": scale},
         "system": system,
@@ -57,11 +57,11 @@ def run_of(system: str, edges: float, device: float = 1000.0, scale: float = 0.5
         "comm/bytes_features": 100.0,
     }
     provenance = {"graph": {"num_features": 8, "num_classes": 3}, "choices": {"model": "sage", "dataset": "dcsbm"}}
-    return Run(Path(system), config, provenance, [epoch] * 3, {}, "finished")
+    return RecordedRun(Path(system), config, provenance, [epoch] * 3, {}, "finished")
 
 
-def group_of(*runs: Run) -> Group:
-    return Group(
+def group_of(*runs: RecordedRun) -> RunGroup:
+    return RunGroup(
         (runs[0].value("system"),),
         tuple(run for run in runs if run.status == "finished"),
         tuple(run for run in runs if run.status != "finished"),
@@ -70,15 +70,15 @@ def group_of(*runs: Run) -> Group:
 
 def test_counts_are_scaled_to_the_published_size() -> None:
     run = run_of("dgl", 1e6)
-    expected = estimate(work_of(run).scaled(2.0), MACHINE).epoch_s
+    expected = estimate_epoch(work_of(run).scaled(2.0), MACHINE).epoch_s
     assert estimated_s(group_of(run), MACHINE) == pytest.approx(expected)
-    assert expected > 1.9 * estimate(work_of(run), MACHINE).sample_s
+    assert expected > 1.9 * estimate_epoch(work_of(run), MACHINE).sample_s
 
 
 def test_an_epoch_has_the_targets_that_the_paper_trains() -> None:
     run = run_of("dgl", 1e6)
     run.config["dataset"]["train"], run.config["train"]["batch_size"] = 0.02, 16
-    expected = estimate(work_of(run).scaled(2.0).repeated(0.1 / 0.02), MACHINE).epoch_s
+    expected = estimate_epoch(work_of(run).scaled(2.0).repeated(0.1 / 0.02), MACHINE).epoch_s
     assert estimated_s(group_of(run), MACHINE, "gsplit") == pytest.approx(expected), "a tenth of Orkut"
     table = with_estimates(
         make_columns([group_of(run)], ["system"], {"epoch s": "time/epoch_s"}), [group_of(run)], MACHINE, "gsplit"
@@ -125,7 +125,7 @@ def test_several_whole_nodes_of_a_cluster_are_a_smaller_one() -> None:
     cluster = replace(MACHINE, nodes=4, workers=2)
     assert [ranks for ranks in range(1, 12) if cluster.hosts(ranks)] == [4, 6, 8], "one node has other links"
     run = run_of("dgl", 1e6, workers=4)
-    assert estimated_s(group_of(run), cluster) == estimate(work_of(run).scaled(2.0), cluster).epoch_s
+    assert estimated_s(group_of(run), cluster) == estimate_epoch(work_of(run).scaled(2.0), cluster).epoch_s
 
 
 def test_fewer_devices_of_one_node_leave_the_others_idle() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.expression import check_expression, evaluate, names_in
 
 EPOCHS = [
@@ -18,7 +18,7 @@ EPOCHS = [
     {"time/epoch_s": 2.0, "acc/val": 0.4},
     {"time/epoch_s": 4.0, "comm/rounds_gradients": 4.0},
 ]
-RUN = Run(
+RUN = RecordedRun(
     Path("x"),
     {"model": {"layers": 3}, "hardware": {"nodes": 2, "workers": 3}},
     {"graph": {"num_nodes": 50}},

@@ -8,7 +8,7 @@ import pytest
 
 from gnnexp.errors import ConfigError
 from gnnexp.reports.figures.panels import DRAWINGS, Figure
-from gnnexp.reports.layout import Layout, check_named, layout_of, read_layout
+from gnnexp.reports.layout import ReportLayout, check_named, layout_of, read_layout
 
 PUBLISHED = {"paper": "gsplit", "source": "Table 3", "columns": {"epoch_s": "time/epoch_s"}}
 FIGURES = [
@@ -70,7 +70,7 @@ def test_everything_that_can_be_said() -> None:
             }
         }
     ).columns
-    assert read_layout({}) == Layout() and read_layout({}).figures is None
+    assert read_layout({}) == ReportLayout() and read_layout({}).figures is None
     assert read_layout({"figures": []}).figures == (), "no figures, rather than the usual ones"
 
 
@@ -170,7 +170,7 @@ def test_states_of_older_versions_are_read() -> None:
     older = {"schema": 1, "name": "x", "rows": ["system"], "kind": None, "published": PUBLISHED, "cases": []}
     newer = {"schema": 1, "name": "x", "report": {"rows": ["system"], "published": PUBLISHED}, "cases": []}
     assert layout_of(older) == layout_of(newer) == read_layout(newer["report"])
-    assert layout_of({"rows": [], "kind": "balance", "published": None}) == Layout(query="balance")
+    assert layout_of({"rows": [], "kind": "balance", "published": None}) == ReportLayout(query="balance")
 
 
 def test_keys_that_no_run_has_are_named_with_their_place() -> None:

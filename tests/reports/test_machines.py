@@ -12,7 +12,7 @@ from figure_runs import figure_run
 from run_folder import write_epochs, write_job, write_result
 
 from gnnexp.provenance.machine import Node
-from gnnexp.record.runs import MACHINE, Run, read_run
+from gnnexp.record.runs import MACHINE, RecordedRun, read_run
 from gnnexp.reports import overview
 from gnnexp.reports.compare import compare
 from gnnexp.reports.figures.draw import draw
@@ -20,18 +20,18 @@ from gnnexp.reports.figures.panels import Figure, cut
 from gnnexp.reports.labels import label_runs
 from gnnexp.reports.queries import answer
 from gnnexp.reports.queries.query import query_names
-from gnnexp.reports.table import Table, group_runs, make_columns, make_table, row_keys, stack
+from gnnexp.reports.table import TextTable, group_runs, make_columns, make_table, row_keys, stack
 
 SMALL = Node("a1", "EPYC", 2, (), "2.13.0")
 LARGE = Node("b1", "Xeon", 64, ("A100",), "2.13.0")
 
 
-def made_on(run: Run, *nodes: Node) -> Run:
+def made_on(run: RecordedRun, *nodes: Node) -> RecordedRun:
     return replace(run, nodes=[node.to_json() for node in nodes])
 
 
 @pytest.fixture
-def two_kinds(tmp_path: Path) -> list[Run]:
+def two_kinds(tmp_path: Path) -> list[RecordedRun]:
     """Three seeds of one system: two on equal nodes, one on a larger machine."""
     runs = []
     for number, node in enumerate([SMALL, replace(SMALL, host="a2"), LARGE]):
@@ -43,7 +43,7 @@ def two_kinds(tmp_path: Path) -> list[Run]:
     return runs
 
 
-def test_a_comparison_has_a_row_for_each_kind(two_kinds: list[Run]) -> None:
+def test_a_comparison_has_a_row_for_each_kind(two_kinds: list[RecordedRun]) -> None:
     for wanted in ((), ("dataset",)):
         keys = row_keys(two_kinds, wanted)
         assert keys == (*(wanted or ("system",)), MACHINE)
@@ -66,13 +66,13 @@ def test_no_speed_up_is_drawn_between_them() -> None:
     assert all((SMALL.cpu in row[1]) == (SMALL.cpu in row[2]) for row in table.rows)
 
 
-def test_the_list_of_runs_names_them(two_kinds: list[Run]) -> None:
+def test_the_list_of_runs_names_them(two_kinds: list[RecordedRun]) -> None:
     table = overview.make_table(two_kinds)
     assert table.header[-1] == MACHINE and {row[-1] for row in table.rows} == {SMALL.kind, LARGE.kind}
     assert MACHINE not in overview.make_table(two_kinds[:2]).header
 
 
-def test_a_comparison_of_two_runs_names_them(two_kinds: list[Run]) -> None:
+def test_a_comparison_of_two_runs_names_them(two_kinds: list[RecordedRun]) -> None:
     first, _, last = two_kinds
     table = compare(first, last)
     assert ("setting", MACHINE, SMALL.kind, LARGE.kind) in [row[:4] for row in table.rows]
@@ -96,19 +96,19 @@ def test_a_figure_has_a_series_or_a_panel_for_each_kind(figure: Figure) -> None:
     assert all(len(group.runs) == 1 for panel in panels for group in panel.series.values())
 
 
-def test_labels_name_them(two_kinds: list[Run]) -> None:
+def test_labels_name_them(two_kinds: list[RecordedRun]) -> None:
     assert [labels[MACHINE] for labels in label_runs(two_kinds)] == [SMALL.kind, SMALL.kind, LARGE.kind]
     assert MACHINE not in label_runs(two_kinds[:2])[0]
 
 
 @pytest.mark.parametrize("name", query_names())
-def test_every_query_has_rows_of_their_own(name: str, two_kinds: list[Run]) -> None:
+def test_every_query_has_rows_of_their_own(name: str, two_kinds: list[RecordedRun]) -> None:
     assert table_of(name, two_kinds).header[0] == MACHINE
     assert table_of(name, two_kinds[:2]).header[0] != MACHINE
 
 
 def test_figures_of_a_query_are_drawn_for_each_machine(
-    two_kinds: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    two_kinds: list[RecordedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[tuple[Path, str]] = []
 
@@ -122,7 +122,9 @@ def test_figures_of_a_query_are_drawn_for_each_machine(
 
 
 def test_stacked_tables_keep_every_column() -> None:
-    both = stack({"a": Table(("x", "y"), (("1", "2"),), "c.", "h."), "b": Table(("y", "z"), (("3", "4"),), "c.")}, "m")
+    both = stack(
+        {"a": TextTable(("x", "y"), (("1", "2"),), "c.", "h."), "b": TextTable(("y", "z"), (("3", "4"),), "c.")}, "m"
+    )
     assert both.header == ("m", "x", "y", "z")
     assert both.rows == (("a", "1", "2", "–"), ("b", "–", "3", "4"))
     assert (both.caption, both.heading) == ("c.", "a: h.")

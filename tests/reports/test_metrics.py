@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.metrics import (
     axis_of,
     check_header,
@@ -27,8 +27,8 @@ EPOCHS = [
 ]
 
 
-def make_run(epochs: list[dict[str, float]] = EPOCHS) -> Run:
-    return Run(
+def make_run(epochs: list[dict[str, float]] = EPOCHS) -> RecordedRun:
+    return RecordedRun(
         Path("run"), {}, {}, epochs, {"acc/test": 0.3, "time/epoch_s": 7.0}, "finished", quality={"edge_cut": 0.25}
     )
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.overview import make_table
 from gnnexp.reports.page.page import run_line
 
 
-def make_run(name: str, dataset: str, acc: float, seconds: float, day: int = 1, kind: str = "") -> Run:
+def make_run(name: str, dataset: str, acc: float, seconds: float, day: int = 1, kind: str = "") -> RecordedRun:
     config = {
         "dataset": {"name": dataset, "shape": "x_like", "scale": 0.5},
         "system": name,
@@ -27,7 +27,7 @@ def make_run(name: str, dataset: str, acc: float, seconds: float, day: int = 1, 
         "date": f"2026-01-0{day}T10:00:00+00:00",
     }
     summary = {} if math.isnan(acc) else {"acc/test": acc}
-    return Run(
+    return RecordedRun(
         Path("runs") / name,
         config,
         provenance,

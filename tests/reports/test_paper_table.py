@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gnnexp.errors import ConfigError
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.paper_table import make_table, read_published
-from gnnexp.reports.table import Group
+from gnnexp.reports.table import RunGroup
 
 OPTIONS = {
     "paper": "gsplit",
@@ -20,16 +20,16 @@ OPTIONS = {
 }
 
 
-def run_of(system: str, epoch_s: float, shape: str = "orkut_like", kind: str = "") -> Run:
+def run_of(system: str, epoch_s: float, shape: str = "orkut_like", kind: str = "") -> RecordedRun:
     config = {"dataset": {"name": "rmat", "shape": shape}, "system": system, "model": {}}
     epochs = [{"time/load_s": 9.0, "time/epoch_s": 90.0}, *[{"time/load_s": 0.5, "time/epoch_s": epoch_s}] * 2]
-    return Run(
+    return RecordedRun(
         Path(system), config, {"choices": {"model": "sage"}}, epochs, {}, "failed" if kind else "finished", kind=kind
     )
 
 
-def group_of(*runs: Run) -> Group:
-    return Group(
+def group_of(*runs: RecordedRun) -> RunGroup:
+    return RunGroup(
         (runs[0].value("system"),),
         tuple(run for run in runs if run.status == "finished"),
         tuple(run for run in runs if run.status != "finished"),
@@ -71,9 +71,9 @@ def test_cells_by_hand() -> None:
 def test_rows_are_compared_with_those_of_their_own_machine() -> None:
     """Seconds of two kinds of machine are no ratio, and no pair in anybody's order."""
 
-    def on(cpu: str, group: Group) -> Group:
+    def on(cpu: str, group: RunGroup) -> RunGroup:
         node = {"host": "a", "cpu": cpu, "cores": 2, "gpus": [], "torch": "2"}
-        return Group((*group.labels, cpu), tuple(replace(run, nodes=[node]) for run in group.runs), ())
+        return RunGroup((*group.labels, cpu), tuple(replace(run, nodes=[node]) for run in group.runs), ())
 
     groups = [
         on("EPYC", group_of(run_of("gsplit", 2.0))),
@@ -96,7 +96,7 @@ def test_another_system_of_ours_may_stand_for_a_papers() -> None:
 def test_settings_of_rows_and_values_of_several_metrics() -> None:
     """HongTu's Table 6 has three numbers of layers; Table 3 counts parts, ranks times chunks, and no model."""
 
-    def run(layers: int, chunks: int = 8) -> Run:
+    def run(layers: int, chunks: int = 8) -> RecordedRun:
         config = {
             "dataset": {"name": "dcsbm", "shape": "papers_like"},
             "system": "hongtu",
@@ -104,7 +104,7 @@ def test_settings_of_rows_and_values_of_several_metrics() -> None:
             "hardware": {"workers": 4},
         }
         epoch = {"time/epoch_s": 10.0 * layers, "tier/rows_original": 70.0}
-        return Run(
+        return RecordedRun(
             Path(f"{layers}{chunks}"),
             config,
             {"choices": {"model": "gcn"}, "graph": {"num_nodes": 20}},

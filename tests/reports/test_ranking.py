@@ -10,7 +10,7 @@ import pytest
 
 from gnnexp.errors import ConfigError
 from gnnexp.planning.machine import Machine
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.ranking import make_table
 
 # A second per float operation, everything else is free.
@@ -33,7 +33,7 @@ SLOW = Machine(
 GRAPH = {"num_nodes": 50, "num_edges": 700, "num_features": 2, "num_classes": 3}
 
 
-def run_of(system: str, rows: int, held: int, hardware: str = "local", workers: int = 2, **more: Any) -> Run:
+def run_of(system: str, rows: int, held: int, hardware: str = "local", workers: int = 2, **more: Any) -> RecordedRun:
     config = {
         "system": system,
         "dataset": {"name": "rmat"},
@@ -47,7 +47,7 @@ def run_of(system: str, rows: int, held: int, hardware: str = "local", workers: 
     provenance = {"choices": {"model": "mlp", "hardware": hardware, "task": "node_classification"}, "graph": GRAPH}
     counted = {"work/vertices_layer1": rows} if rows >= 0 else {}
     epoch = {**counted, "memory/device_peak_bytes": held, "time/epoch_s": 30.0 * rows}
-    return Run(Path(system), config, provenance, [epoch] * 3, {}, "finished")
+    return RecordedRun(Path(system), config, provenance, [epoch] * 3, {}, "finished")
 
 
 def test_places_and_memory_and_what_was_measured() -> None:
@@ -101,7 +101,7 @@ def test_systems_in_the_published_order() -> None:
         "model": {"hidden": 256, "layers": 2, "name": "gcn"},
     }
 
-    def planned(system: str, rows: int, held: int = 10, **more: Any) -> Run:
+    def planned(system: str, rows: int, held: int = 10, **more: Any) -> RecordedRun:
         run = run_of(system, rows, held, **{**reddit, **more})
         counted = [{**epoch, "work/vertices_layer2": 0} for epoch in run.epochs]
         return replace(run, epochs=counted)

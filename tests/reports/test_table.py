@@ -16,15 +16,17 @@ from rich.console import Console
 from run_folder import metrics_of, write_epochs, write_job, write_result
 
 from gnnexp.errors import DataError
-from gnnexp.record.runs import Run, find_runs, read_run
-from gnnexp.reports.figures.drawing import Part, empty_figure, save_figure, stack
+from gnnexp.record.runs import RecordedRun, find_runs, read_run
+from gnnexp.reports.figures.drawing import BarPart, empty_figure, save_figure, stack
 from gnnexp.reports.figures.panels import Figure, Panel
 from gnnexp.reports.figures.stacked import draw
 from gnnexp.reports.metrics import interval_cell
-from gnnexp.reports.table import Group, Table, group_runs, make_table, row_keys
+from gnnexp.reports.table import RunGroup, TextTable, group_runs, make_table, row_keys
 
 
-def make_run(folder: Path, system: str = "dgl", seed: int = 0, epochs: int = 4, status: str = "finished") -> Run:
+def make_run(
+    folder: Path, system: str = "dgl", seed: int = 0, epochs: int = 4, status: str = "finished"
+) -> RecordedRun:
     write_job(folder, uid=str(folder), run_key=f"{system}-{seed}", date=f"2026-01-01T00:00:0{seed}")
     job = json.loads((folder / "job.json").read_text())
     job["config"] |= {"system": system, "seed": seed}
@@ -84,7 +86,7 @@ def test_a_partitioner_that_partitioned_nothing_is_none(tmp_path: Path) -> None:
     assert refused.label("partitioner") == "metis", "it would have been partitioned"
 
 
-def printed(table: Table, width: int) -> list[str]:
+def printed(table: TextTable, width: int) -> list[str]:
     """What stands between the lines of a table of `width` characters."""
     console = Console(width=width, file=io.StringIO())
     console.print(table.rich(width))
@@ -97,7 +99,7 @@ def printed(table: Table, width: int) -> list[str]:
 @pytest.mark.parametrize(("columns", "rows"), [(2, 1), (13, 1), (13, 2), (20, 3)])
 def test_numbers_stand_whole_where_there_is_room_for_them(width: int, columns: int, rows: int) -> None:
     cells = [[f"{row}{column}.1234 ± 0.0{column}" for column in range(columns)] for row in range(rows)]
-    table = Table(
+    table = TextTable(
         ("a long name", *(f"bytes {column}" for column in range(columns))),
         tuple(("word " * 20, *row) for row in cells),
         "",
@@ -117,7 +119,7 @@ def test_a_table_that_is_too_wide_is_cut_into_tables_with_the_same_labels() -> N
         (system, "sage", *more, *(f"{number + place / 8:.4f}" for place in range(13)))
         for number, (system, *more) in enumerate(kinds)
     )
-    seen = printed(Table(header, rows, "what it means"), 80)
+    seen = printed(TextTable(header, rows, "what it means"), 80)
     assert {cell for row in rows for place, cell in enumerate(row) if place != 1} <= {*seen}, "no cell is folded"
     assert seen[0] == "in all rows: model sage"
     assert seen.count("workers") == seen.count("dataset") == seen.count("distdgl") // 4 > 1
@@ -167,7 +169,7 @@ def test_a_run_that_was_made_again_is_named(tmp_path: Path) -> None:
 
 def test_texts_of_records_are_no_markup_in_markdown() -> None:
     evil = "<script>alert(1)</script> [x](javascript:alert(1)) a|b\nc"
-    text = Table((evil, "n"), ((evil, "1"),), f"caption {evil}", f"heading {evil}").markdown()
+    text = TextTable((evil, "n"), ((evil, "1"),), f"caption {evil}", f"heading {evil}").markdown()
     assert "<" not in text and "](" not in text
     heading, _, *table, _, caption = text.splitlines()
     assert heading.startswith("heading &lt;script>") and caption.startswith("caption &lt;script>")
@@ -194,7 +196,7 @@ def test_finding_runs(tmp_path: Path) -> None:
         read_run(tmp_path / "nowhere")
 
 
-def save_breakdown(groups: list[Group], *files: Path) -> None:
+def save_breakdown(groups: list[RunGroup], *files: Path) -> None:
     canvas = draw(Figure("breakdown", "stacked"), [Panel("", {group.name: group for group in groups})]).canvas
     for file in files:
         save_figure(canvas, file)
@@ -236,11 +238,11 @@ def test_negatives_and_decoder_are_shown_where_there_are_any(tmp_path: Path) -> 
 
 def test_bars_are_stacked() -> None:
     axes = empty_figure(3, 2).add_subplot()
-    parts = [Part("a", "C0", [1.0, 2.0]), Part("too thin", "C1", [2**-10, 0.0]), Part("b", "C2", [3.0, 0.5])]
+    parts = [BarPart("a", "C0", [1.0, 2.0]), BarPart("too thin", "C1", [2**-10, 0.0]), BarPart("b", "C2", [3.0, 0.5])]
     assert stack(axes, [0, 1], parts) == [4 + 2**-10, 2.5]
     assert axes.get_legend_handles_labels()[1] == ["a", "b"]
     assert [bar.get_y() for bar in axes.containers[1]] == [1 + 2**-10, 2.0]
-    assert stack(axes, [], [Part("none", "C0", [])]) == []
+    assert stack(axes, [], [BarPart("none", "C0", [])]) == []
 
 
 def test_the_metric_that_chose_the_epoch_is_shown(tmp_path: Path) -> None:

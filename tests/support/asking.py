@@ -7,27 +7,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.queries.answer import ask, draw, table_of
 from gnnexp.reports.queries.query import read_query
-from gnnexp.reports.table import Table
+from gnnexp.reports.table import TextTable
 
 
-def table(name: str, runs: Sequence[Run]) -> Table:
+def table(name: str, runs: Sequence[RecordedRun]) -> TextTable:
     return table_of(ask(read_query(name, "query"), runs))
 
 
-def data(name: str, figure: str, runs: Sequence[Run]) -> list[Mapping[str, Any]]:
+def data(name: str, figure: str, runs: Sequence[RecordedRun]) -> list[Mapping[str, Any]]:
     """Rows that a figure draws."""
     (answer,) = ask(read_query(name, "query"), runs)
     return [*answer.data[figure]]
 
 
-def figures(name: str, runs: Sequence[Run], folder: Path, title: str = "") -> list[Path]:
+def figures(name: str, runs: Sequence[RecordedRun], folder: Path, title: str = "") -> list[Path]:
     query = read_query(name, "query")
     return draw(query, ask(query, runs), folder, title)
 
 
-def both_of(name: str) -> tuple[Callable[[Sequence[Run]], Table], Callable[..., list[Path]]]:
+def both_of(name: str) -> tuple[Callable[[Sequence[RecordedRun]], TextTable], Callable[..., list[Path]]]:
     """Of a query: what makes its table, and what saves its figures."""
     return partial(table, name), partial(figures, name)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp_papers.claim import Check, Claim, Expects
 
 RATIO = Expects("ratio", 1.5, 2.5, None, "higher")
@@ -25,7 +25,7 @@ def run_of(
     sizes: Mapping[str, int] | None = None,
     nodes: tuple[Mapping[str, Any], ...] = (),
     **more: float,
-) -> Run:
+) -> RecordedRun:
     """Of three epochs of `value` seconds each, on a machine with as many cores as said."""
     config = {
         "system": system,
@@ -46,7 +46,7 @@ def run_of(
     }
     metrics = {"time/epoch_s": value, "work/vertices_layer1": 5.0, **more}
     path = Path(f"{system}{seed}{workers}{value}{shape}{cpu}")
-    return Run(path, config, provenance, [metrics] * 3, {}, "finished", nodes=nodes)
+    return RecordedRun(path, config, provenance, [metrics] * 3, {}, "finished", nodes=nodes)
 
 
 def check_of(**more: object) -> Check:

@@ -18,7 +18,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.parts import Parts
 from gnnexp.job import Job
 from gnnexp.paradigms.base import Paradigm
-from gnnexp.preparation.preflight import Estimate, estimate
+from gnnexp.preparation.preflight import MemoryEstimate, estimate_memory
 from gnnexp.record.records import EpochLog, read_epochs
 from gnnexp.testing.steps import MODELS, small_config
 from gnnexp.training.assemble import Artifacts, assemble
@@ -85,8 +85,10 @@ def planned(experiment: Experiment, graph: Graph, paradigm: Paradigm | None = No
     return (paradigm or experiment.paradigm).plan(experiment, facts_of(experiment, graph), sizes)
 
 
-def estimated(config: Mapping[str, Any], graph: Graph, graph_files: int = 0, parts: Parts | None = None) -> Estimate:
+def estimated(
+    config: Mapping[str, Any], graph: Graph, graph_files: int = 0, parts: Parts | None = None
+) -> MemoryEstimate:
     """The preflight's estimate of a configuration (`experiment_in`)."""
     experiment = experiment_in(config)
     plan = planned(experiment, graph, sizes=None if parts is None else parts.sizes)
-    return estimate(experiment, facts_of(experiment, graph), plan, graph_files)
+    return estimate_memory(experiment, facts_of(experiment, graph), plan, graph_files)

@@ -26,7 +26,7 @@ from gnnexp.cli.running.prepare import checked, prepare
 from gnnexp.comm.environment import read_environment
 from gnnexp.components.schema import HardwareConfig, TrainConfig
 from gnnexp.components.signature import parameters_of
-from gnnexp.config.compose import Composed
+from gnnexp.config.compose import ComposedConfig
 from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.kinds import KINDS, kind_of
 from gnnexp.experiment.run_key import keyed
@@ -80,14 +80,14 @@ def measured(system: str, ranks: RankPools, folder: Path) -> dict[str, Any]:
     }
 
 
-def _launch(composed: Composed) -> None:
+def _launch(composed: ComposedConfig) -> None:
     """As a user's run: with ranks of its own."""
     with Launchers() as launchers:
         outcome = execute(composed, make_console(quiet=True), launchers)
     assert outcome.status == "finished", outcome.message
 
 
-def _run(ranks: RankPools, composed: Composed) -> None:
+def _run(ranks: RankPools, composed: ComposedConfig) -> None:
     """In ranks of a pool, which need not start."""
     composed.run_dir.mkdir(parents=True)
     experiment = experiment_of(composed.config)

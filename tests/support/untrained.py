@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from gnnexp.api.inference import Parts
+from gnnexp.api.inference import InferenceComponents
 from gnnexp.api.trained import TrainedModel
 from gnnexp.cli.running.prepare import checked
 from gnnexp.experiment.build import experiment_of
@@ -30,4 +30,4 @@ def untrained(graph: Graph, folder: Path, *overrides: str) -> TrainedModel:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64) / 4)
-    return TrainedModel(Parts(experiment, model, model, task, None, CPU), seen, folder / "run", 0, folder)
+    return TrainedModel(InferenceComponents(experiment, model, model, task, None, CPU), seen, folder / "run", 0, folder)

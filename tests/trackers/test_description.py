@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from run_folder import write_epochs, write_job, write_result
 
-from gnnexp.trackers.delivery import RunRecord, read_run
+from gnnexp.trackers.delivery import RunRecord, read_run_record
 from gnnexp.trackers.description import (
     LONGEST_NAME,
     OWN_TAGS,
@@ -42,7 +42,7 @@ def record_of(
     if result is not None:
         write_epochs(folder, 1)
         write_result(folder, **result)
-    return read_run(folder)
+    return read_run_record(folder)
 
 
 @pytest.mark.parametrize(
@@ -154,5 +154,5 @@ def test_no_run_ends_before_it_began(tmp_path: Path, began: str, duration_s: flo
     """A clock was set back by an hour in the middle."""
     write_job(tmp_path, date=began)
     write_epochs(tmp_path, 3)
-    record = read_run(tmp_path)
+    record = read_run_record(tmp_path)
     assert ended(record) - started(record) == 1000 * duration_s  # type: ignore[operator]

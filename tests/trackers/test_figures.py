@@ -12,7 +12,7 @@ from run_folder import metrics_of, write_epochs, write_job, write_result
 
 from gnnexp.measure.ledger import TAGS
 from gnnexp.measure.record import TIME_NAMES, TRAFFIC_NAMES
-from gnnexp.trackers.delivery import RunRecord, read_run
+from gnnexp.trackers.delivery import RunRecord, read_run_record
 from gnnexp.trackers.figures import epoch_figures, main_figures, phase_figures
 
 GRAPH = {"num_train": 1000, "num_links": 0}
@@ -25,7 +25,7 @@ def record_of(folder: Path, epochs: int = 3, config: dict[str, Any] | None = Non
     (folder / "job.json").write_text(json.dumps(job))
     write_epochs(folder, epochs)
     write_result(folder)
-    return read_run(folder)
+    return read_run_record(folder)
 
 
 def changed(record: RunRecord, *metrics: dict[str, float | None]) -> RunRecord:

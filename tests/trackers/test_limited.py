@@ -12,7 +12,7 @@ from run_folder import write_epochs, write_job, write_result
 
 from gnnexp.trackers.base import TrackingError
 from gnnexp.trackers.delivery import DELIVERY_FILE
-from gnnexp.trackers.limited import Limited
+from gnnexp.trackers.limited import TimeLimited
 from gnnexp.trackers.mlflow import MlflowTracker
 
 BYTES, PAUSE_S = 9000, 0.1
@@ -73,7 +73,7 @@ class Waiting:
 
 
 def test_calls_within_the_limit_are_as_without() -> None:
-    limited = Limited(Waiting(), 60.0)
+    limited = TimeLimited(Waiting(), 60.0)
     assert limited.add(2, right=3) == 5
     assert limited.nothing() is None
     with pytest.raises(KeyError, match="no such run"):
@@ -85,5 +85,5 @@ def test_calls_within_the_limit_are_as_without() -> None:
 def test_a_call_beyond_the_limit_is_left() -> None:
     waiting = Waiting()
     with pytest.raises(TimeoutError, match="wait: no whole answer"):
-        Limited(waiting, 0.05).wait()
+        TimeLimited(waiting, 0.05).wait()
     waiting.over.set()

@@ -24,7 +24,7 @@ from gnnexp.trackers.base import TrackingError
 from gnnexp.trackers.delivery import ReportRecord, read_delivery
 from gnnexp.trackers.making import HeldError, make_complete
 from gnnexp.trackers.mlflow import MlflowTracker
-from gnnexp.trackers.schema import State, examine
+from gnnexp.trackers.schema import StoreState, examine
 
 __all__ = ["cached", "migrated_here"]
 
@@ -49,7 +49,7 @@ def test_several_makers_at_once_make_it_once(tmp_path: Path, migrated_here: list
     file = tmp_path / "mlflow.db"
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: make_complete(file, silent), range(4)))
-    assert len(migrated_here) == 1 and examine(file).state is State.COMPLETE and others(tmp_path) == []
+    assert len(migrated_here) == 1 and examine(file).state is StoreState.COMPLETE and others(tmp_path) == []
     (tmp_path / "second").mkdir()
     make_complete(tmp_path / "second" / "mlflow.db", silent)
     assert len(migrated_here) == 1, "it is a copy of the one in the cache"
@@ -64,8 +64,8 @@ def test_several_makers_at_once_make_it_once(tmp_path: Path, migrated_here: list
 def test_a_damaged_store_in_the_cache_is_made_again(tmp_path: Path, cached: Path, migrated_here: list[Path]) -> None:
     cached.write_bytes(cached.read_bytes()[:20_000])
     make_complete(tmp_path / "mlflow.db", silent)
-    assert len(migrated_here) == 1 and examine(tmp_path / "mlflow.db").state is State.COMPLETE
-    assert examine(cached).state is State.COMPLETE
+    assert len(migrated_here) == 1 and examine(tmp_path / "mlflow.db").state is StoreState.COMPLETE
+    assert examine(cached).state is StoreState.COMPLETE
 
 
 def test_a_half_made_store_is_set_aside_and_filled_again(
@@ -110,7 +110,7 @@ def test_an_older_store_is_upgraded_and_its_earlier_state_kept(
         assert reader.execute("SELECT count(*) FROM runs").fetchone() == (1,)
         make_complete(file, said.append)
         assert reader.execute("SELECT version_num FROM alembic_version").fetchone() != (revision,)
-    assert examine(file).state is State.COMPLETE and answers(file, "SELECT * FROM metrics") == before
+    assert examine(file).state is StoreState.COMPLETE and answers(file, "SELECT * FROM metrics") == before
     kept = tmp_path / f"mlflow.db.schema-{revision}"
     assert examine(kept).detail == revision and answers(kept, "SELECT * FROM metrics") == before
     assert kept.name in said[-1] and others(tmp_path, "mlartifacts", "run") == [kept.name]
@@ -196,14 +196,14 @@ def test_leftovers_of_a_removed_database_are_set_aside(tmp_path: Path, cached: P
         (tmp_path / f"mlflow.db{end}").write_bytes(b"earlier")
     make_complete(tmp_path / "mlflow.db", silent)
     assert others(tmp_path) == ["mlflow.db.removed-journal", "mlflow.db.removed-wal"]
-    assert examine(tmp_path / "mlflow.db").state is State.COMPLETE
+    assert examine(tmp_path / "mlflow.db").state is StoreState.COMPLETE
 
 
 def test_a_link_to_a_store_stays_a_link(tmp_path: Path, cached: Path) -> None:
     (tmp_path / "far").mkdir()
     (link := tmp_path / "mlflow.db").symlink_to(tmp_path / "far" / "store.db")
     make_complete(link, silent)
-    assert link.is_symlink() and examine(tmp_path / "far" / "store.db").state is State.COMPLETE
+    assert link.is_symlink() and examine(tmp_path / "far" / "store.db").state is StoreState.COMPLETE
     assert making.lock_of(link) == tmp_path / "far" / "store.db.lock"
 
 
@@ -234,5 +234,5 @@ def test_a_maker_that_is_killed_leaves_no_store(tmp_path: Path, monkeypatch: pyt
     assert not (place / "mlflow.db").exists()
     os.utime(hidden, (0, 0))
     make_complete(place / "mlflow.db", silent)
-    assert examine(place / "mlflow.db").state is State.COMPLETE
+    assert examine(place / "mlflow.db").state is StoreState.COMPLETE
     assert others(place) == [], "what it left is removed"

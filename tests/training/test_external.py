@@ -19,7 +19,7 @@ from gnnexp.config.compose import compose
 from gnnexp.errors import CommandError, DataError, DivergedError, HangError
 from gnnexp.experiment.build import experiment_of
 from gnnexp.graph.storage.format import save_graph
-from gnnexp.provenance.code import Code
+from gnnexp.provenance.code import RunCode
 from gnnexp.record import records
 from gnnexp.record.records import load_result, read_epochs
 from gnnexp.testing.graphs import nasty_graph
@@ -70,7 +70,7 @@ class Place:
             request,
             experiment_of(config),
             Environment(),
-            Code({}),
+            RunCode({}),
             [],
             SimpleNamespace(watch=lambda timer: None),
         )

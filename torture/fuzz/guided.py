@@ -119,7 +119,7 @@ def _counted(kind: str, seed: int, done: subprocess.CompletedProcess[str]) -> Co
 
 # --- in the process that atheris instruments ----------------------------------------------------------------------
 def _readers() -> dict[str, Callable[[bytes], object]]:
-    from gnnexp.datasets.reading.tables import Table
+    from gnnexp.datasets.reading.tables import NumberTable
     from gnnexp.datasets.reading.unpickle import Pickles, as_array, as_csr, as_object
     from gnnexp.errors import DataError
     from gnnexp.graph.storage.npy import file_header, map_array
@@ -147,7 +147,9 @@ def _readers() -> dict[str, Callable[[bytes], object]]:
     return {
         "pickles": pickles,
         "npy": file("a.npy", lambda path: map_array(path, file_header(path))),
-        "tables": file("a.csv", lambda path: (Table(path, "int64", low=0, high=9).read(), Table(path).words())),
+        "tables": file(
+            "a.csv", lambda path: (NumberTable(path, "int64", low=0, high=9).read(), NumberTable(path).words())
+        ),
         "results": file("run/result.json", lambda path: read_run(path.parent)),
         "checkpoints": file("00000001-0000000000/checkpoint.json", lambda path: open_checkpoint(path.parent)),
     }

@@ -106,7 +106,7 @@ _EDGES: dict[Edges, tuple[tuple[str, ...], str, str]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Exported:
+class ExportedModel:
     """A model for PyTorch Geometric.
 
     Attributes:
@@ -118,7 +118,7 @@ class Exported:
     values: dict[str, Tensor]
 
 
-def exported(trained: TrainedModel, stem: str = "model") -> Exported:
+def exported(trained: TrainedModel, stem: str = "model") -> ExportedModel:
     """The model of a run for PyTorch Geometric.
 
     For a task of links, this is the model whose outputs the decoder scores. The decoder is not part of it.
@@ -146,7 +146,7 @@ def exported(trained: TrainedModel, stem: str = "model") -> Exported:
             values |= {f"norms.{number}.{name}": value for name, value in layer.norm.state_dict().items()}
         if isinstance(layer, Layer) and layer.residual_weight is not None:
             values[f"skips.{number}.weight"] = layer.residual_weight.detach()
-    return Exported(
+    return ExportedModel(
         _code(trained, model, twins, stem, weighted=weighted),
         {name: value.cpu().clone(memory_format=torch.contiguous_format) for name, value in values.items()},
     )

@@ -12,7 +12,7 @@ from gnnexp.api.predicting.ids import OwnIds
 from gnnexp.api.trained import TrainedModel
 from gnnexp.cli.running.origin import with_origin
 from gnnexp.config.compose import compose
-from gnnexp.datasets.reading.names import Names, names_of
+from gnnexp.datasets.reading.names import GraphNames, names_of
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import experiment_of
 from gnnexp.files.cache import cache_root
@@ -83,7 +83,7 @@ def target_of(model: TrainedModel, overrides: Sequence[str] = (), *, trust: bool
     )
 
 
-def _differences(own: Names, other: Names, name: str) -> list[Problem]:
+def _differences(own: GraphNames, other: GraphNames, name: str) -> list[Problem]:
     """Problems of a graph with other columns, types or relations than that of the run."""
     parts = (
         ("types of vertices", list(own.types), list(other.types)),
@@ -97,7 +97,7 @@ def _differences(own: Names, other: Names, name: str) -> list[Problem]:
     ]
 
 
-def _columns(names: Names) -> dict[str, list[str]]:
+def _columns(names: GraphNames) -> dict[str, list[str]]:
     """What the columns of features are, by type of vertices, without the means and deviations."""
     return {
         kind: [f"{one.get('column', one.get('file'))}: {one.get('values', one.get('width'))}" for one in entries]
@@ -105,7 +105,7 @@ def _columns(names: Names) -> dict[str, list[str]]:
     }
 
 
-def _labelled(model: TrainedModel, graph: Graph, names: Names) -> Graph | None:
+def _labelled(model: TrainedModel, graph: Graph, names: GraphNames) -> Graph | None:
     """The graph with labels that have the numbers of the run's classes; None without labels.
 
     Raises:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gnnexp.datasets.reading.names import Names, ids_file, names_of
+from gnnexp.datasets.reading.names import GraphNames, ids_file, names_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +28,7 @@ class OwnIds:
     """
 
     folder: Path
-    names: Names
+    names: GraphNames
     num_nodes: int
 
     @staticmethod

@@ -17,7 +17,7 @@ from gnnexp.api.predicting.graphs import Target
 from gnnexp.api.predicting.ids import OwnIds
 from gnnexp.api.trained import TrainedModel
 from gnnexp.datasets.base import unlike
-from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, engine
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, SqlTable, engine
 from gnnexp.datasets.tables.files import find_files
 from gnnexp.datasets.tables.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.roles import AUTO, check_header, column, ends
@@ -115,7 +115,7 @@ def read_pairs(model: TrainedModel, target: Target, path: Path, notes: list[str]
     return torch.from_numpy(np.stack(found if relations is None else [found[0], relations, found[1]], 1))
 
 
-def _noted(table: Table, ends: Iterable[str], named: str | None, model: TrainedModel, target: Target) -> list[str]:
+def _noted(table: SqlTable, ends: Iterable[str], named: str | None, model: TrainedModel, target: Target) -> list[str]:
     """Notes of columns whose integers are written as `1.0`, where the model's ids and relations are integers."""
     found = [(name, "ids") for name in dict.fromkeys(ends) if not all(target.ids.texts)]
     found += [(named, "relations")] if named is not None and integers_in(_relation_names(model)) is not None else []
@@ -135,7 +135,7 @@ def check_pairs(path: Path) -> None:
         _columns(reader.table(find_files("--links", Path(), str(path))), None)
 
 
-def _columns(table: Table, types: Sequence[str] | None) -> tuple[dict[str, str], str | None]:
+def _columns(table: SqlTable, types: Sequence[str] | None) -> tuple[dict[str, str], str | None]:
     """The columns of both ends, by role, and that of the relation.
 
     Raises:
@@ -151,11 +151,11 @@ def _columns(table: Table, types: Sequence[str] | None) -> tuple[dict[str, str],
         raise DataError([replace(problem, fix=fix) for problem in error.problems]) from None
 
 
-def _count(reader: Engine, table: Table) -> int:
+def _count(reader: Engine, table: SqlTable) -> int:
     return int(reader.rows(f"SELECT count(*) FROM {table.name}", table)[0][0])
 
 
-def _relations(reader: Engine, table: Table, named: str | None, model: TrainedModel) -> np.ndarray | None:
+def _relations(reader: Engine, table: SqlTable, named: str | None, model: TrainedModel) -> np.ndarray | None:
     """`[n]` relation of each row; None if links have no relations.
 
     Raises:
@@ -190,7 +190,7 @@ def _relation_names(model: TrainedModel) -> list[str]:
 
 
 def _kinds(
-    reader: Engine, table: Table, role: str, target: Target, model: TrainedModel, relations: np.ndarray | None
+    reader: Engine, table: SqlTable, role: str, target: Target, model: TrainedModel, relations: np.ndarray | None
 ) -> np.ndarray | None:
     """`[n]` type of the end `role` of each row, -1 if it is not known; None with one type of vertices.
 
@@ -219,7 +219,7 @@ def _kinds(
     return np.asarray(by_relation[relations], np.int64)
 
 
-def _numbers(reader: Engine, table: Table, name: str, kinds: np.ndarray | None, target: Target) -> np.ndarray:
+def _numbers(reader: Engine, table: SqlTable, name: str, kinds: np.ndarray | None, target: Target) -> np.ndarray:
     """`[n]` vertex of each row's id.
 
     Raises:
@@ -259,7 +259,7 @@ def _numbers(reader: Engine, table: Table, name: str, kinds: np.ndarray | None, 
     return np.asarray(choices.max(1), np.int64)
 
 
-def _codes(reader: Engine, table: Table, kept: str, known: str) -> np.ndarray:
+def _codes(reader: Engine, table: SqlTable, kept: str, known: str) -> np.ndarray:
     """`[n]` int64 `code` in the table `known` of each `value` of the table `kept`, -1 for none."""
     batches = reader.batches(
         f"SELECT coalesce(r.code, -1)::BIGINT FROM {kept} k LEFT JOIN {known} r USING (value) ORDER BY k.number", table
@@ -267,7 +267,7 @@ def _codes(reader: Engine, table: Table, kept: str, known: str) -> np.ndarray:
     return np.concatenate([np.empty(0, np.int64), *(batch.column(0).to_numpy() for batch in batches)])
 
 
-def _refuse(reader: Engine, table: Table, kept: str, name: str, wrong: np.ndarray, said: str, fix: str) -> None:
+def _refuse(reader: Engine, table: SqlTable, kept: str, name: str, wrong: np.ndarray, said: str, fix: str) -> None:
     """Refuse the rows that are `wrong` `[n]`.
 
     Raises:

@@ -32,7 +32,7 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.files.cache import cache_root
 from gnnexp.launchers.local import LocalLauncher
 from gnnexp.planning.calibration import FIGURES, REQUEST
-from gnnexp.planning.figures import UNITS, Figure, figures_of, profile_text, write_profile
+from gnnexp.planning.figures import UNITS, Measurement, figures_of, profile_text, write_profile
 from gnnexp.planning.gpu_links import from_facts, lines_of
 from gnnexp.planning.probes import OVERRIDES, QUICK, Extent
 from gnnexp.preparation.artifacts import prepare_graph
@@ -154,7 +154,7 @@ def describe(measured: Mapping[str, Any], *, quick: bool) -> str:
 
 
 def record_of(
-    hardware: HardwareConfig, measured: Mapping[str, Any], figures: Sequence[Figure], command: str
+    hardware: HardwareConfig, measured: Mapping[str, Any], figures: Sequence[Measurement], command: str
 ) -> dict[str, Any]:
     """All repetitions, with the machine and the versions of libraries."""
     return {
@@ -171,7 +171,7 @@ def record_of(
     }
 
 
-def table_of(figures: Sequence[Figure]) -> Table:
+def table_of(figures: Sequence[Measurement]) -> Table:
     """A table with median and quartiles of every figure."""
     return made_table(
         ("figure", "median", "quartiles", "spread", "what"),

@@ -23,7 +23,7 @@ from gnnexp.files.regular import is_file
 from gnnexp.launchers.elsewhere.ends import standing
 from gnnexp.launchers.elsewhere.prepared import is_prepared
 from gnnexp.launchers.elsewhere.silent import ranks_of
-from gnnexp.launchers.queue.answers import Alive, Ended, Unknown
+from gnnexp.launchers.queue.answers import Alive, EndedJob, UnknownJob
 from gnnexp.launchers.queue.evidence import ask
 from gnnexp.launchers.queue.slurm_jobs import cancel as cancel_job
 from gnnexp.launchers.queue.slurm_jobs import cancel_preparation, read_job_id
@@ -123,9 +123,9 @@ def _state(run_dir: Path, num_ranks: int) -> str:
     """The state in words. If the run's job has ended without a waiting launcher, the run is finalized here."""
     if not os.path.lexists(run_dir / RESULT_FILE):
         job = ask(run_dir)
-        if isinstance(job, Alive | Unknown):
+        if isinstance(job, Alive | UnknownJob):
             return f"SLURM {job.describe()}"
-        if isinstance(job, Ended):
+        if isinstance(job, EndedJob):
             outcome = outcome_of(run_dir, job, num_ranks)
             try:
                 finalize(run_dir, outcome)
@@ -209,12 +209,12 @@ def cancel(options: argparse.Namespace) -> int:
     job_id = read_job_id(run_dir)
     if job_id is not None:
         job = ask(run_dir)
-        if isinstance(job, Ended):
+        if isinstance(job, EndedJob):
             raise ConfigError(Problem("run", str(run_dir), f"its SLURM job {job_id} has ended", "gnnexp status"))
         try:
             cancel_job(job_id)
         except RunError as error:
-            if not isinstance(job, Unknown):
+            if not isinstance(job, UnknownJob):
                 raise
             raise ConfigError(
                 Problem(

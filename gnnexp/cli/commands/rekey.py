@@ -10,7 +10,7 @@ from gnnexp.cli.console import make_console
 from gnnexp.cli.output import Answer
 from gnnexp.errors import ConfigError, Problem, ProblemsError
 from gnnexp.record.records import JOB_FILE, run_dirs
-from gnnexp.record.rekeying import CURRENT, Rekeyed, rekey
+from gnnexp.record.rekeying import CURRENT, RekeyOutcome, rekey
 from gnnexp.record.runs import RUNS
 
 
@@ -41,9 +41,9 @@ def main(options: argparse.Namespace) -> Answer:
     )
 
 
-def _rekeyed(run_dir: Path, *, write: bool) -> Rekeyed:
+def _rekeyed(run_dir: Path, *, write: bool) -> RekeyOutcome:
     """The outcome for one run; a run that cannot be rewritten does not keep the others from it."""
     try:
         return rekey(run_dir, write=write)
     except (ProblemsError, OSError) as error:
-        return Rekeyed(run_dir, str(error).splitlines()[0])
+        return RekeyOutcome(run_dir, str(error).splitlines()[0])

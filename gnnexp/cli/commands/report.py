@@ -16,7 +16,7 @@ from rich.console import Console
 from gnnexp.cli.console import make_console
 from gnnexp.cli.listing.runs import named_run
 from gnnexp.cli.output import Answer
-from gnnexp.cli.page import STATES, Choice, publish, tracker_node
+from gnnexp.cli.page import STATES, ReportSubject, publish, tracker_node
 from gnnexp.cli.running.folders import check_folder
 from gnnexp.cli.running.store import prepare_store
 from gnnexp.cli.sweeping.definition import is_sweep_file, load_sweep, name_of
@@ -28,23 +28,23 @@ from gnnexp.experiment.build import build
 from gnnexp.files.regular import is_folder
 from gnnexp.planning.machine import machine_named
 from gnnexp.record.records import JOB_FILE, RESULT_FILE, run_dirs
-from gnnexp.record.runs import REPORTS, RUNS, Run, find_runs, read_run
+from gnnexp.record.runs import REPORTS, RUNS, RecordedRun, find_runs, read_run
 from gnnexp.reports import overview, paper_table
 from gnnexp.reports.budgets import of_runs
 from gnnexp.reports.compare import compare
 from gnnexp.reports.estimates_column import with_estimates
 from gnnexp.reports.figures.draw import draw_all, usual_figures
-from gnnexp.reports.layout import Layout, layout_of, read_layout
+from gnnexp.reports.layout import ReportLayout, layout_of, read_layout
 from gnnexp.reports.metrics import unrecorded
 from gnnexp.reports.overview import ORDERS
 from gnnexp.reports.page.page import several_versions
 from gnnexp.reports.queries.answer import ask, draw, table_of
 from gnnexp.reports.queries.query import is_query, query_names, read_query
-from gnnexp.reports.sweep_runs import Ran, sweeps_run
-from gnnexp.reports.table import Table, group_runs, make_columns, make_table, row_keys, save_table
+from gnnexp.reports.sweep_runs import SweepRuns, sweeps_run
+from gnnexp.reports.table import TextTable, group_runs, make_columns, make_table, row_keys, save_table
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import REPORT_FILE, read_report, undelivered, undelivered_reports
-from gnnexp.trackers.delivery import read_run as read_record
+from gnnexp.trackers.delivery import read_run_record as read_record
 from gnnexp.trackers.patience import Patience
 
 COMPARE = "compare"
@@ -70,11 +70,11 @@ def main(options: argparse.Namespace) -> Answer:
         raise ConfigError(Problem("--rows", options.rows, f"{names[0]} has rows of its own", "leave it out"))
     choice = choose(names)
     if options.rows:  # row keys are for the comparison table
-        choice = replace(choice, layout=Layout(tuple(options.rows.split(","))))
+        choice = replace(choice, layout=ReportLayout(tuple(options.rows.split(","))))
     return show(console, choice, out, formats)
 
 
-def list_runs(sort: str | None) -> Table:
+def list_runs(sort: str | None) -> TextTable:
     """A table of all runs below `runs/` that have ended."""
     if sort is not None and sort not in ORDERS:
         raise ConfigError(unknown("--sort", sort, sort, ORDERS))
@@ -84,7 +84,7 @@ def list_runs(sort: str | None) -> Table:
     return overview.make_table(runs, sort or ORDERS[0])
 
 
-def compare_runs(names: Sequence[str]) -> Table:
+def compare_runs(names: Sequence[str]) -> TextTable:
     """The comparison of two run directories."""
     wrong = [
         Problem("report compare", name, "must be a run directory", "gnnexp report lists them")
@@ -102,7 +102,7 @@ def compare_runs(names: Sequence[str]) -> Table:
     return compare(*(run for run in found if run is not None))
 
 
-def tell(console: Console, table: Table, name: str, out: Path | None, formats: Sequence[str]) -> Answer:
+def tell(console: Console, table: TextTable, name: str, out: Path | None, formats: Sequence[str]) -> Answer:
     """Print a table that belongs to no sweep, and save it if formats are given."""
     if table.heading:
         console.print(table.heading, soft_wrap=True)
@@ -112,14 +112,14 @@ def tell(console: Console, table: Table, name: str, out: Path | None, formats: S
     return Answer({"report": name, "tables": {name: table.document()}, "files": files})
 
 
-def of_sweep(name: str, ran: Ran) -> Choice:
+def of_sweep(name: str, ran: SweepRuns) -> ReportSubject:
     """The runs of a sweep that have ended or failed. Kept records are shown as the sweep's file says today."""
     layout = layout_of(ran.state) if ran.here else read_layout(load_sweep(name).report)
     begun = {case["run_dir"] for case in ran.state["cases"] if case["run_dir"]}
-    return Choice(name, ran.runs, layout, name, len(begun) - len(ran.runs), ran.state)
+    return ReportSubject(name, ran.runs, layout, name, len(begun) - len(ran.runs), ran.state)
 
 
-def choose(names: Sequence[str], command: str = "report") -> Choice:
+def choose(names: Sequence[str], command: str = "report") -> ReportSubject:
     """The runs of a sweep, or of run directories. After a query: of several of these, or all runs.
 
     Raises:
@@ -127,16 +127,20 @@ def choose(names: Sequence[str], command: str = "report") -> Choice:
     """
     if not is_query(names[0]):
         return _choose(names, command)
-    chosen = [_choose([name], command) for name in names[1:]] or [Choice(Path(names[0]).stem, _below(RUNS, command))]
-    return Choice(chosen[0].name, _each_once(run for one in chosen for run in one.runs), Layout(query=names[0]))
+    chosen = [_choose([name], command) for name in names[1:]] or [
+        ReportSubject(Path(names[0]).stem, _below(RUNS, command))
+    ]
+    return ReportSubject(
+        chosen[0].name, _each_once(run for one in chosen for run in one.runs), ReportLayout(query=names[0])
+    )
 
 
-def _each_once(runs: Iterable[Run]) -> list[Run]:
+def _each_once(runs: Iterable[RecordedRun]) -> list[RecordedRun]:
     """The runs, each once, although several names may lead to one: its directory and a folder that contains it."""
     return list({run.path.resolve(): run for run in runs}.values())
 
 
-def _choose(names: Sequence[str], command: str) -> Choice:
+def _choose(names: Sequence[str], command: str) -> ReportSubject:
     if len(names) == 1 and not is_folder(Path(names[0])):
         name = name_of(names[0], command)
         if (ran := sweeps_run([name]).get(name)) is None:
@@ -156,7 +160,7 @@ def _choose(names: Sequence[str], command: str) -> Choice:
         for path in paths
         for run in ([read_run(path)] if os.path.lexists(path / JOB_FILE) else _below(path, command))
     ]
-    return Choice(paths[0].resolve().name, _each_once(found))
+    return ReportSubject(paths[0].resolve().name, _each_once(found))
 
 
 def _not_run(command: str, typed: str, name: str) -> Problem:
@@ -173,14 +177,16 @@ def _not_run(command: str, typed: str, name: str) -> Problem:
     return unknown(command, typed, typed, [*own, *sweeps, *query_names()])
 
 
-def _below(folder: Path, command: str) -> list[Run]:
+def _below(folder: Path, command: str) -> list[RecordedRun]:
     found = find_runs(folder)
     if not found:
         raise DataError(Problem(command, str(folder), "holds no run that has ended", "gnnexp report lists them"))
     return found
 
 
-def show(console: Console, choice: Choice, out: Path | None = None, formats: Sequence[str] = ("md", "csv")) -> Answer:
+def show(
+    console: Console, choice: ReportSubject, out: Path | None = None, formats: Sequence[str] = ("md", "csv")
+) -> Answer:
     """Print the tables, and save them and the figures in `reports/<name>`."""
     runs = choice.runs
     if choice.going_on:
@@ -222,7 +228,7 @@ def show(console: Console, choice: Choice, out: Path | None = None, formats: Seq
     )
 
 
-def side_by_side(runs: Sequence[Run]) -> list[str]:
+def side_by_side(runs: Sequence[RecordedRun]) -> list[str]:
     """How runs shared their machine, since their times depend on it; empty if each had the machine alone."""
     nodes = {(int(node.get("num_cases", 1)), int(node["cores"])) for run in runs for node in run.nodes}
     return [
@@ -232,7 +238,7 @@ def side_by_side(runs: Sequence[Run]) -> list[str]:
     ]
 
 
-def _comparison(layout: Layout, runs: Sequence[Run]) -> Table:
+def _comparison(layout: ReportLayout, runs: Sequence[RecordedRun]) -> TextTable:
     keys = row_keys(runs, layout.rows)
     groups = group_runs(runs, keys)
     if layout.published:

@@ -24,12 +24,12 @@ from gnnexp.experiment.run_key import run_key
 from gnnexp.launchers.base import Launchers, Outcome
 from gnnexp.launchers.elsewhere.ends import check_silent
 from gnnexp.launchers.elsewhere.prepared import is_prepared
-from gnnexp.launchers.queue.answers import Alive, Unknown
+from gnnexp.launchers.queue.answers import Alive, UnknownJob
 from gnnexp.launchers.queue.controller import Controller
 from gnnexp.launchers.queue.evidence import SILENT_S, ask, last_sign
 from gnnexp.launchers.queue.slurm_jobs import forget_submission
 from gnnexp.paradigms.external.paradigm import External
-from gnnexp.provenance.code import Code, code_of_config, package_digest
+from gnnexp.provenance.code import RunCode, code_of_config, package_digest
 from gnnexp.provenance.recorded import (
     RESULT_VERSION,
     is_of_other_version,
@@ -153,7 +153,7 @@ def check_job(run_dir: Path, controller: Controller | None = None, *, job_ended:
                 f"wait until it has ended, or gnnexp cancel {run_dir}",
             )
         )
-    if not isinstance(job, Unknown):
+    if not isinstance(job, UnknownJob):
         return
     silent_s = time.time() - last_sign(run_dir)
     if job_ended and silent_s < SILENT_S:
@@ -232,7 +232,7 @@ def _check_inputs(experiment: Experiment, provenance: Mapping[str, Any]) -> None
 def going_on(
     job: Mapping[str, Any],
     config: Mapping[str, Any],
-    code: Code,
+    code: RunCode,
     run_dir: Path,
     *,
     changed_code: bool,

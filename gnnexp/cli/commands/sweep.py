@@ -14,12 +14,12 @@ from gnnexp.cli.listing.command import list_sweeps
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.prepare import checked
 from gnnexp.cli.running.scripts import print_scripts
-from gnnexp.cli.sweeping.case import QueuedCase, State
+from gnnexp.cli.sweeping.case import CaseState, QueuedCase
 from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish, looking_of
 from gnnexp.cli.sweeping.definition import Case, Sweep, load_sweep
 from gnnexp.cli.sweeping.known_runs import planned
 from gnnexp.cli.sweeping.queue import Queue
-from gnnexp.config.compose import Composed
+from gnnexp.config.compose import ComposedConfig
 from gnnexp.config.folders import PRIMARY
 from gnnexp.errors import ConfigError, Problem, ProblemsError
 from gnnexp.launchers.base import Launchers
@@ -42,7 +42,7 @@ def main(options: argparse.Namespace) -> Answer:
     composed = compose_all(sweep, options.config_dir, options.config_name)
     if options.print_script:
         cases = [
-            QueuedCase(sweep.name, sweep.command, one, State(case.label))
+            QueuedCase(sweep.name, sweep.command, one, CaseState(case.label))
             for case, one in zip(sweep.cases, composed, strict=True)
         ]
         return print_scripts(
@@ -58,13 +58,13 @@ def main(options: argparse.Namespace) -> Answer:
     return finish(queue, options)
 
 
-def compose_all(sweep: Sweep, config_dir: str | None, config_name: str = PRIMARY) -> list[Composed]:
+def compose_all(sweep: Sweep, config_dir: str | None, config_name: str = PRIMARY) -> list[ComposedConfig]:
     """The configurations of all cases.
 
     Raises:
         ConfigError: every problem of every case, each named by its case.
     """
-    composed: list[Composed] = []
+    composed: list[ComposedConfig] = []
     wrong: dict[str, list[tuple[Case, Problem]]] = {}
     for number, case in enumerate(sweep.cases):
         try:
@@ -90,7 +90,7 @@ def _of_cases(found: Sequence[tuple[Case, Problem]], num_cases: int) -> Problem:
     return replace(problem, key=f"[{where}{more}] {problem.key}")
 
 
-def known_keys(composed: Composed) -> set[str]:
+def known_keys(composed: ComposedConfig) -> set[str]:
     """The names by which a report may label rows: configuration keys, groups of keys, and groups of choices."""
     known = {"system", *composed.choices}
     nodes: list[tuple[str, object]] = [("", composed.config)]

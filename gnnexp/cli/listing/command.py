@@ -11,7 +11,7 @@ import yaml
 from rich.console import Console
 
 from gnnexp.cli.console import made_table, make_console
-from gnnexp.cli.listing.runs import RUN_HEADER, SHOWN, RunLine, list_runs, newest
+from gnnexp.cli.listing.runs import RUN_HEADER, SHOWN, RunSummary, list_runs, newest
 from gnnexp.cli.output import Answer
 from gnnexp.components.signature import unknown
 from gnnexp.config.folders import ConfigFolders, find_folders, product_folder, product_sweeps
@@ -82,7 +82,7 @@ def list_sweeps() -> Answer:
     return Answer({"sweeps": found})
 
 
-def tell_runs(lines: Sequence[RunLine], total: int, console: Console) -> Answer:
+def tell_runs(lines: Sequence[RunSummary], total: int, console: Console) -> Answer:
     """Print a table of runs, of which there may be more."""
     if lines:
         console.print(made_table(RUN_HEADER, [line.cells() for line in lines]))

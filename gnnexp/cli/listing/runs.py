@@ -20,7 +20,7 @@ from gnnexp.provenance.older import as_today
 from gnnexp.record.archive import imported_from
 from gnnexp.record.attempts import is_held
 from gnnexp.record.records import EPOCHS_FILE, JOB_FILE, RESULT_FILE, load_job, load_result, read_state, run_dirs
-from gnnexp.record.runs import RUNS, Run
+from gnnexp.record.runs import RUNS, RecordedRun
 
 LATEST = "latest"
 # Number of runs that are shown, unless the user wants all. Results may be large, and only those of shown runs are read.
@@ -29,7 +29,7 @@ _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
-class RunLine:
+class RunSummary:
     """A run in a list.
 
     Attributes:
@@ -107,7 +107,7 @@ def newest(folder: Path = RUNS) -> list[Path]:
     return [Path(path) for _, path in sorted(ages, reverse=True)]
 
 
-def list_runs(paths: Sequence[Path]) -> list[RunLine]:
+def list_runs(paths: Sequence[Path]) -> list[RunSummary]:
     """The lines of these runs; SLURM is not asked about jobs."""
     return [_line(path) for path in paths]
 
@@ -147,16 +147,16 @@ def _own(paths: Sequence[Path]) -> Iterator[Path]:
                 yield path
 
 
-def _line(path: Path) -> RunLine:
+def _line(path: Path) -> RunSummary:
     try:
         job = load_job(path)
     except (OSError, ValueError):
-        return RunLine(str(path), "", "", "", "", "damaged", 0, 0, "", _changed(path))
+        return RunSummary(str(path), "", "", "", "", "damaged", 0, 0, "", _changed(path))
     state, epochs = _state_and_epochs(path)
-    run = Run(path, as_today(job["config"]), job["provenance"], (), {}, state)
+    run = RecordedRun(path, as_today(job["config"]), job["provenance"], (), {}, state)
     system, dataset, model = map(run.value, ("system", "dataset", "model"))
     asked = int(job["config"]["train"].get("epochs") or 0)
-    return RunLine(
+    return RunSummary(
         str(path),
         run.provenance.get("sweep") or "",
         system,

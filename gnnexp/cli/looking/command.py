@@ -26,10 +26,10 @@ from gnnexp.config.folders import own_folders
 from gnnexp.config.hints import classes_of
 from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.looking.facts import Facts, facts_of_graph
-from gnnexp.datasets.looking.guess import Guess, recognised
+from gnnexp.datasets.looking.guess import FormatGuess, recognised
 from gnnexp.datasets.looking.sample import Sample
 from gnnexp.datasets.looking.sampled import facts_of_sample
-from gnnexp.datasets.reading.names import Names, names_of
+from gnnexp.datasets.reading.names import GraphNames, names_of
 from gnnexp.datasets.tables.dataset import Tables
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import build
@@ -71,7 +71,7 @@ def main(options: argparse.Namespace) -> Answer:
     return Answer(document)
 
 
-def _whole(guess: Guess, chosen: Sequence[str], folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+def _whole(guess: FormatGuess, chosen: Sequence[str], folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """What all rows say: printed, drawn if that is asked for, and as a document."""
     graph, names = _loaded(chosen, folder)
     facts = facts_of_graph(graph)
@@ -93,7 +93,9 @@ def _whole(guess: Guess, chosen: Sequence[str], folder: Path, options: argparse.
     return document
 
 
-def _of_sample(guess: Guess, sample: Sample, chosen: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
+def _of_sample(
+    guess: FormatGuess, sample: Sample, chosen: Sequence[str], options: argparse.Namespace
+) -> dict[str, Any]:
     """What a sample says: printed, and as a document, in which unknown figures are null.
 
     Raises:
@@ -122,7 +124,7 @@ def _to_run(overrides: list[str]) -> dict[str, Any]:
     return {"run": overrides, "command": " ".join(["gnnexp run", *map(_typed, overrides)])}
 
 
-def _loaded(overrides: Sequence[str], folder: Path) -> tuple[Graph, Names]:
+def _loaded(overrides: Sequence[str], folder: Path) -> tuple[Graph, GraphNames]:
     """The graph as its files have it, and its names."""
     config = compose([*overrides, *_as_it_is(overrides)]).config
     dataset = build(config["dataset"], Dataset)
@@ -250,7 +252,7 @@ def _save(path: Path, overrides: Sequence[str]) -> None:
     write_bytes(path, yaml_of(config).encode())
 
 
-def _show(guess: Guess, document: Mapping[str, Any]) -> None:
+def _show(guess: FormatGuess, document: Mapping[str, Any]) -> None:
     console = make_console()
     say = console.print
     facts = document

@@ -22,7 +22,7 @@ from gnnexp.errors import GnnexpError, RunError
 from gnnexp.experiment.build import hardware_of, tracker_of
 from gnnexp.files.disk import in_words
 from gnnexp.launchers.base import Outcome
-from gnnexp.launchers.queue.answers import Ended
+from gnnexp.launchers.queue.answers import EndedJob
 from gnnexp.launchers.queue.slurm_jobs import GO_ON, is_of_run, requeue
 from gnnexp.launchers.slurm import outcome_of
 from gnnexp.launchers.status import read_statuses, remove_unfinished_words
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     config = json.loads((run_dir / "job.json").read_text(encoding="utf-8"))["config"]
     hardware, job_id = hardware_of(config), own_job_id()
     state = "COMPLETED" if code == 0 else "FAILED"
-    outcome = outcome_of(run_dir, Ended(job_id, state), hardware.num_ranks)
+    outcome = outcome_of(run_dir, EndedJob(job_id, state), hardware.num_ranks)
     remove_unfinished_words(run_dir)
     cause, refusal = _goes_on(run_dir, hardware, outcome, max_requeues), None
     if how == "refused":

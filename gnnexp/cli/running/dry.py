@@ -22,7 +22,7 @@ from gnnexp.files.cache import cache_root
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.format import open_graph
 from gnnexp.preparation.artifacts import graph_folder
-from gnnexp.preparation.preflight import Estimate, as_text, estimate, judge
+from gnnexp.preparation.preflight import MemoryEstimate, as_text, estimate_memory, memory_problems
 
 # Data that is not prepared is read or generated here, in memory, up to this size.
 MOST_BYTES = 1 << 27
@@ -66,8 +66,8 @@ def dry_run(options: argparse.Namespace) -> Answer:
     ConfigError.raise_all(check_data(experiment, graph, facts))
     plan = experiment.paradigm.plan(experiment, facts)
     ConfigError.raise_all(plan.problems)
-    needed = estimate(experiment, facts, plan, size)
-    shortages = judge(needed, experiment, composed.run_dir) if experiment.preflight != "off" else []
+    needed = estimate_memory(experiment, facts, plan, size)
+    shortages = memory_problems(needed, experiment, composed.run_dir) if experiment.preflight != "off" else []
     if shortages and experiment.preflight == "refuse":
         raise ConfigError(shortages)
     _tell(console, [*rows, *_planned(experiment, plan, needed)])
@@ -103,7 +103,7 @@ def _size(dataset: Dataset) -> int | None:
     return None
 
 
-def _planned(experiment: Experiment, plan: Plan, needed: Estimate) -> list[tuple[str, str]]:
+def _planned(experiment: Experiment, plan: Plan, needed: MemoryEstimate) -> list[tuple[str, str]]:
     placed = experiment.paradigm.wants_partition(experiment)
     parts = f"{plan.num_parts or experiment.num_ranks} by {experiment.partitioner.method}" if placed else "none"
     totals = [(f"{place} memory" if place != "disk" else place, as_text(needed.total(place))) for place in _PLACES]

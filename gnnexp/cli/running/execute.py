@@ -21,11 +21,11 @@ from gnnexp.cli.console import EpochPrinter, describe_graph, describe_presample,
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.folders import check_run_dir
 from gnnexp.cli.running.place import Place
-from gnnexp.cli.running.prepare import Prepared, prepare
+from gnnexp.cli.running.prepare import RunArtifacts, prepare
 from gnnexp.cli.running.provenance import graph_sizes, make_provenance
 from gnnexp.cli.running.store import prepare_store
 from gnnexp.components.schema import HardwareConfig
-from gnnexp.config.compose import Composed
+from gnnexp.config.compose import ComposedConfig
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import experiment_of, tracker_of, train_of
 from gnnexp.experiment.check import split_notes
@@ -43,7 +43,7 @@ from gnnexp.provenance.deprecated import note_moved
 from gnnexp.record.attempts import alone, note, read_attempts, restarts_spent
 from gnnexp.record.ending import deliver, finalize_or_report, refused_by_disk, unwritten
 from gnnexp.record.records import RESULT_FILE, write_json, write_text
-from gnnexp.record.runs import Run, read_run
+from gnnexp.record.runs import RecordedRun, read_run
 from gnnexp.reports import breakdown
 from gnnexp.reports.table import group_runs, make_table, row_keys
 from gnnexp.trackers.base import Tracker
@@ -55,7 +55,7 @@ from gnnexp.training.checkpoint import Position, checkpoint_folders, remove_unfi
 BREAKDOWN = Path("figures") / f"{breakdown.NAME}.csv"
 
 
-def execute(composed: Composed, console: Console, launchers: Launchers) -> Outcome:
+def execute(composed: ComposedConfig, console: Console, launchers: Launchers) -> Outcome:
     """Run a checked configuration until it finishes or fails.
 
     Raises:
@@ -66,7 +66,7 @@ def execute(composed: Composed, console: Console, launchers: Launchers) -> Outco
 
 
 def start_run(
-    composed: Composed, experiment: Experiment, console: Console, place: Place | None, *, here: bool = False
+    composed: ComposedConfig, experiment: Experiment, console: Console, place: Place | None, *, here: bool = False
 ) -> Path:
     """Prepare graph and partition, and make the run directory.
 
@@ -101,7 +101,7 @@ def start_run(
     return run_dir
 
 
-def tell_preflight(prepared: Prepared, console: Console) -> None:
+def tell_preflight(prepared: RunArtifacts, console: Console) -> None:
     """Print the needed memory in one line. If a run is tried in spite of shortages, print these as warnings."""
     if prepared.estimate is not None:
         console.print(summary(prepared.estimate), soft_wrap=True)
@@ -181,7 +181,9 @@ def _launched(
         )
 
 
-def create_run(composed: Composed, experiment: Experiment, prepared: Prepared | None, place: Place | None) -> Path:
+def create_run(
+    composed: ComposedConfig, experiment: Experiment, prepared: RunArtifacts | None, place: Place | None
+) -> Path:
     """Make the run directory with `config.yaml` and `job.json`, which contain all that the ranks need.
 
     Without prepared data, these files are not complete: a job completes them before the ranks start.
@@ -213,7 +215,7 @@ def create_run(composed: Composed, experiment: Experiment, prepared: Prepared | 
     return run_dir
 
 
-def write_job(run_dir: Path, config: Resolved, prepared: Prepared | None, provenance: Mapping[str, Any]) -> None:
+def write_job(run_dir: Path, config: Resolved, prepared: RunArtifacts | None, provenance: Mapping[str, Any]) -> None:
     """Write `config.yaml` for readers and `job.json` for the ranks. Without prepared data, no rank can start."""
     write_text(run_dir / "config.yaml", yaml.safe_dump(dict(config.mapping), sort_keys=False))
     if prepared is None:
@@ -282,7 +284,7 @@ def complete(run_dir: Path, tracker: Tracker, patience: Patience | None = None) 
     deliver(run_dir, tracker, patience)
 
 
-def lost_model(run: Run) -> str:
+def lost_model(run: RecordedRun) -> str:
     """What is missing if the last checkpoint of a finished run could not be written; empty if nothing is missing.
 
     An external command keeps its own checkpoints.

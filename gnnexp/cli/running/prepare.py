@@ -18,7 +18,7 @@ from rich.text import Text
 from gnnexp.cli.running.folders import check_run_dir
 from gnnexp.components.facts import GraphFacts
 from gnnexp.components.locate import missing_module, target_of
-from gnnexp.config.compose import Composed, Draft, draft
+from gnnexp.config.compose import ComposedConfig, Draft, draft
 from gnnexp.config.folders import PRIMARY
 from gnnexp.datasets.base import Dataset
 from gnnexp.errors import ConfigError, DataError, Problem
@@ -42,7 +42,7 @@ from gnnexp.preparation.artifacts import (
     prepare_parts,
     prepare_presample,
 )
-from gnnexp.preparation.preflight import Estimate, estimate, judge
+from gnnexp.preparation.preflight import MemoryEstimate, estimate_memory, memory_problems
 
 
 class _Rate(ProgressColumn):
@@ -92,7 +92,7 @@ class WatchedStream(EdgeStream):
 
 
 @dataclass(frozen=True)
-class Prepared:
+class RunArtifacts:
     """The artifacts that a run needs.
 
     Attributes:
@@ -117,12 +117,12 @@ class Prepared:
     partition: Path | None = None
     presample: Path | None = None
     presampled: tuple[Mapping[str, Any], ...] = ()
-    estimate: Estimate | None = None
+    estimate: MemoryEstimate | None = None
     shortages: tuple[Problem, ...] = ()
     parts: Path | None = None
 
 
-def checked(overrides: Sequence[str], config_dir: str | None, config_name: str = PRIMARY) -> Composed:
+def checked(overrides: Sequence[str], config_dir: str | None, config_name: str = PRIMARY) -> ComposedConfig:
     """Compose and check the configuration. If it has mistakes, also check the dataset's files.
 
     Raises:
@@ -135,7 +135,7 @@ def checked(overrides: Sequence[str], config_dir: str | None, config_name: str =
     return _named(made.composed, dataset)
 
 
-def shown(overrides: Sequence[str], config_dir: str | None, config_name: str = PRIMARY) -> Composed:
+def shown(overrides: Sequence[str], config_dir: str | None, config_name: str = PRIMARY) -> ComposedConfig:
     """The same for a configuration that is only shown: values that must still be given are no mistakes.
 
     Nor is it one that this machine cannot submit to a cluster, where the ranks would be.
@@ -167,7 +167,7 @@ def _found(made: Draft, is_for_here: Callable[[Reading], bool]) -> tuple[list[Pr
     return problems, reading.dataset
 
 
-def _named(composed: Composed, dataset: Dataset | None) -> Composed:
+def _named(composed: ComposedConfig, dataset: Dataset | None) -> ComposedConfig:
     """The configuration with the name that the files of the dataset have, where a path was given and no name."""
     node = composed.config["dataset"]
     if dataset is None or not dataset.is_published or node.get("name") == dataset.name:
@@ -175,7 +175,7 @@ def _named(composed: Composed, dataset: Dataset | None) -> Composed:
     return replace(composed, config={**composed.config, "dataset": {**node, "name": dataset.name}})
 
 
-def _as_typed(problems: Sequence[Problem], composed: Composed) -> list[Problem]:
+def _as_typed(problems: Sequence[Problem], composed: ComposedConfig) -> list[Problem]:
     """The problems; those of the hardware as a whole name the choice that was typed."""
     chosen = composed.choices.get("hardware")
     return [replace(one, value=chosen) if one.key == "hardware" and chosen else one for one in problems]
@@ -231,7 +231,7 @@ def inputs_of(experiment: Experiment) -> dict[str, str]:
     return found
 
 
-def prepare(experiment: Experiment, run_dir: Path) -> Prepared:
+def prepare(experiment: Experiment, run_dir: Path) -> RunArtifacts:
     """Load or make the graph and, if the paradigm needs one, the partition.
 
     Raises:
@@ -243,7 +243,7 @@ def prepare(experiment: Experiment, run_dir: Path) -> Prepared:
         graph, folder = prepare_graph(experiment.dataset, cache_root(), key)
         facts = facts_of(experiment, graph)
         ConfigError.raise_all(check_data(experiment, graph, facts))
-        prepared = Prepared(graph, facts, experiment.paradigm.plan(experiment, facts), folder, key)
+        prepared = RunArtifacts(graph, facts, experiment.paradigm.plan(experiment, facts), folder, key)
         prepared = _placed(experiment, _fit(experiment, prepared, run_dir))
         while prepared.parts is not None:  # now the sizes of the parts are known
             sizes = open_parts(prepared.parts).sizes
@@ -257,7 +257,7 @@ def prepare(experiment: Experiment, run_dir: Path) -> Prepared:
         raise ConfigError(missing_module("dataset", target_of(experiment.dataset), error)) from error
 
 
-def _fit(experiment: Experiment, prepared: Prepared, run_dir: Path) -> Prepared:
+def _fit(experiment: Experiment, prepared: RunArtifacts, run_dir: Path) -> RunArtifacts:
     """`prepared` with an estimate of the memory that the run needs, and with shortages.
 
     Raises:
@@ -266,14 +266,14 @@ def _fit(experiment: Experiment, prepared: Prepared, run_dir: Path) -> Prepared:
     if experiment.preflight == "off":
         return prepared
     num_bytes = sum(file.stat().st_size for file in prepared.folder.iterdir())
-    needed = estimate(experiment, prepared.facts, prepared.plan, num_bytes)
-    shortages = judge(needed, experiment, run_dir)
+    needed = estimate_memory(experiment, prepared.facts, prepared.plan, num_bytes)
+    shortages = memory_problems(needed, experiment, run_dir)
     if shortages and experiment.preflight == "refuse":
         raise ConfigError(shortages)
     return replace(prepared, estimate=needed, shortages=tuple(shortages))
 
 
-def _placed(experiment: Experiment, prepared: Prepared) -> Prepared:
+def _placed(experiment: Experiment, prepared: RunArtifacts) -> RunArtifacts:
     """`prepared` with presampled epochs, the partition and its parts, as far as the plan needs them."""
     store, graph, key, plan = experiment.feature_store, prepared.graph, prepared.key, prepared.plan
     presample = partition = parts = None

@@ -14,7 +14,7 @@ from typing import Any
 
 from gnnexp.cli.running.place import Place
 from gnnexp.cli.running.prepare import inputs_of
-from gnnexp.config.compose import Composed
+from gnnexp.config.compose import ComposedConfig
 from gnnexp.config.folders import PRIMARY, VARIABLE, files_of
 from gnnexp.datasets.base import ROOT_VARIABLE, Dataset
 from gnnexp.experiment.experiment import Experiment
@@ -28,7 +28,7 @@ from gnnexp.provenance.versions import code_version, library_versions
 
 
 def make_provenance(
-    composed: Composed, experiment: Experiment, dataset_key: str, partition: str | None, place: Place | None
+    composed: ComposedConfig, experiment: Experiment, dataset_key: str, partition: str | None, place: Place | None
 ) -> dict[str, Any]:
     """The provenance of a run: everything except the configuration itself."""
     code, inputs = code_of_config(composed.config), inputs_of(experiment)
@@ -56,7 +56,7 @@ def make_provenance(
     }
 
 
-def _own_places(composed: Composed, experiment: Experiment) -> list[Path]:
+def _own_places(composed: ComposedConfig, experiment: Experiment) -> list[Path]:
     """Files of the user's own code and configuration, whose repositories are recorded."""
     files = [file for folder in composed.folders.theirs for file in files_of(folder)]
     return [*own_files(composed.config), *experiment.paradigm.own_files(), *files]

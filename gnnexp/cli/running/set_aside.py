@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gnnexp.cli.commands.resume import check_job
 from gnnexp.cli.running.prepare import checked
-from gnnexp.config.compose import Composed
+from gnnexp.config.compose import ComposedConfig
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.record.attempts import alone
 from gnnexp.trackers.delivery import REOPEN_S, undisturbed
@@ -20,7 +20,7 @@ _RUN_DIR = "hydra.run.dir"
 
 
 @contextmanager
-def made_again(options: argparse.Namespace) -> Iterator[Composed]:
+def made_again(options: argparse.Namespace) -> Iterator[ComposedConfig]:
     """The checked configuration of a run whose directory may exist. Inside of this context, that directory is renamed.
 
     Nothing is renamed if the configuration has other mistakes. If no new run appears, for example because the data does

@@ -16,7 +16,7 @@ from gnnexp.cli.console import marked
 from gnnexp.cli.running.execute import carry_out, lost_model, start_run, write_job
 from gnnexp.cli.running.place import Place
 from gnnexp.cli.running.provenance import make_provenance
-from gnnexp.config.compose import Composed
+from gnnexp.config.compose import ComposedConfig
 from gnnexp.errors import ProblemsError
 from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.experiment import Experiment
@@ -32,7 +32,7 @@ Status = Literal["waiting", "finished before", "finished", "failed", "interrupte
 
 
 @dataclass(frozen=True)
-class State:
+class CaseState:
     """The state of a case.
 
     Attributes:
@@ -66,8 +66,8 @@ class QueuedCase:
 
     sweep: str
     command: str
-    composed: Composed
-    state: State
+    composed: ComposedConfig
+    state: CaseState
     made_by: str = ""
 
     @property
@@ -95,7 +95,7 @@ def made_ready(case: QueuedCase, console: Console, launchers: Launchers) -> Queu
         return replace(case, state=replace(case.state, run_dir=str(run_dir)))
 
 
-def run_case(case: QueuedCase, console: Console, launchers: Launchers, followers: Followers | None = None) -> State:
+def run_case(case: QueuedCase, console: Console, launchers: Launchers, followers: Followers | None = None) -> CaseState:
     """Run the case until it finishes or fails, and return its state."""
     try:
         case = made_ready(case, console, launchers)
@@ -106,7 +106,7 @@ def run_case(case: QueuedCase, console: Console, launchers: Launchers, followers
     return ended(case, outcome, console)
 
 
-def ended(case: QueuedCase, outcome: Outcome, console: Console) -> State:
+def ended(case: QueuedCase, outcome: Outcome, console: Console) -> CaseState:
     """The state of a case after its launch.
 
     A finished run counts for the case only if its ranks executed the planned code on the planned data. Either may have
@@ -134,7 +134,7 @@ def ended(case: QueuedCase, outcome: Outcome, console: Console) -> State:
     return replace(now, reason=lost)
 
 
-def failed(case: QueuedCase, error: Exception) -> State:
+def failed(case: QueuedCase, error: Exception) -> CaseState:
     """The state of a case that could not be started: it is recorded as a failed run, and the other cases go on.
 
     Called while the error is handled. The cause may be a user's own component, or our code.
@@ -151,7 +151,7 @@ def failed(case: QueuedCase, error: Exception) -> State:
     return _recorded(case, Outcome(failure.exit_code, "failed", reason, reason, kind, memory))
 
 
-def _recorded(case: QueuedCase, outcome: Outcome) -> State:
+def _recorded(case: QueuedCase, outcome: Outcome) -> CaseState:
     """The state of a case that failed with `outcome`, with a record if one can be written."""
     run_dir = Path(case.state.run_dir or case.composed.run_dir)
     now = replace(case.state, status="failed", reason=outcome.reason)

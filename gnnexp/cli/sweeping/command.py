@@ -16,12 +16,12 @@ from gnnexp.cli.main import print_problems
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.folders import check_folder, check_run_dir
 from gnnexp.cli.running.provenance import source_words, with_root
-from gnnexp.cli.sweeping.case import QueuedCase, State
-from gnnexp.cli.sweeping.known_runs import Looking, all_there, planned
+from gnnexp.cli.sweeping.case import CaseState, QueuedCase
+from gnnexp.cli.sweeping.known_runs import ReuseRules, all_there, planned
 from gnnexp.cli.sweeping.queue import Executor, OneByOne, Queue, begun_jobs, content_of
 from gnnexp.cli.sweeping.side_by_side import SideBySide, make_slots
-from gnnexp.cli.sweeping.submitted import Submitted, submits
-from gnnexp.config.compose import Composed
+from gnnexp.cli.sweeping.submitted import ArrayExecutor, submits
+from gnnexp.config.compose import ComposedConfig
 from gnnexp.errors import ConfigError, DataError, Problem, ProblemsError
 from gnnexp.experiment.check import check_data
 from gnnexp.experiment.plan import facts_of
@@ -30,7 +30,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.format import open_graph
 from gnnexp.launchers.base import Launchers
 from gnnexp.preparation.artifacts import graph_folder
-from gnnexp.preparation.preflight import as_text, estimate
+from gnnexp.preparation.preflight import as_text, estimate_memory
 from gnnexp.provenance.machine import this_node
 from gnnexp.record.records import RESULT_FILE
 from gnnexp.reports.sweep_runs import ran_here
@@ -52,9 +52,9 @@ def command_of(options: argparse.Namespace, words: Sequence[str]) -> str:
     return with_root(shlex.join(["gnnexp", *words, *source_words(options.config_dir, options.config_name)]))
 
 
-def looking_of(options: argparse.Namespace) -> Looking:
+def looking_of(options: argparse.Namespace) -> ReuseRules:
     """Which existing runs count for the sweep."""
-    return Looking(
+    return ReuseRules(
         options.accept_foreign,
         all_there() if options.rerun else frozenset(),
         changed_code=options.changed_code,
@@ -64,21 +64,23 @@ def looking_of(options: argparse.Namespace) -> Looking:
 
 def add_and_work(
     queue: Queue,
-    labelled: Sequence[tuple[str, Composed | ProblemsError]],
+    labelled: Sequence[tuple[str, ComposedConfig | ProblemsError]],
     options: argparse.Namespace,
     launchers: Launchers,
 ) -> None:
     """Plan more cases, show the plan, and run the remaining ones. A case with mistakes has failed."""
     sweep, first = queue.sweep, len(queue.states)
     cases = [
-        QueuedCase(sweep.name, sweep.command, one, State(label)) for label, one in labelled if isinstance(one, Composed)
+        QueuedCase(sweep.name, sweep.command, one, CaseState(label))
+        for label, one in labelled
+        if isinstance(one, ComposedConfig)
     ]
     executor = _executor(queue, cases, options.jobs, launchers)
     cases = planned(cases, queue.looking)
     coming = iter(cases)
     for label, one in labelled:
         if isinstance(one, ProblemsError):
-            queue.states.append(_wrong(State(label), one))
+            queue.states.append(_wrong(CaseState(label), one))
         else:
             queue.add(_with_room(next(coming)))
         queue.refused += queue.states[-1].status == "failed" and not queue.states[-1].run_dir
@@ -95,7 +97,7 @@ def _with_room(case: QueuedCase) -> QueuedCase:
     return replace(case, state=_wrong(case.state, ConfigError(problems))) if problems else case
 
 
-def _wrong(state: State, error: ProblemsError) -> State:
+def _wrong(state: CaseState, error: ProblemsError) -> CaseState:
     print_problems(error)
     return replace(state, status="failed", reason=str(error.problems[0]).splitlines()[0])
 
@@ -109,7 +111,7 @@ def _executor(queue: Queue, cases: Sequence[QueuedCase], jobs: int, launchers: L
     experiments = [case.experiment for case in cases]
     queue.looking = replace(queue.looking, node=this_node())
     if all(submits(one) for one in experiments):
-        return Submitted(launchers, queue.console)
+        return ArrayExecutor(launchers, queue.console)
     if jobs == 1:
         return OneByOne(launchers, queue.console)
     slots = make_slots(jobs, experiments)
@@ -172,7 +174,7 @@ def _is_delivered(run_dir: Path, where: str) -> bool:
         return False
 
 
-def _standing(state: State) -> str:
+def _standing(state: CaseState) -> str:
     return "to be continued" if state.status == "waiting" and state.run_dir else state.status
 
 
@@ -217,5 +219,5 @@ def _disk_of(cases: Sequence[QueuedCase]) -> tuple[int, int]:
         if graph is None or facts is None or check_data(experiment, graph, facts):
             unknown += 1
         else:
-            total += estimate(experiment, facts, experiment.paradigm.plan(experiment, facts), 0).total("disk")
+            total += estimate_memory(experiment, facts, experiment.paradigm.plan(experiment, facts), 0).total("disk")
     return total, unknown

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.cli.running.prepare import inputs_of
-from gnnexp.cli.sweeping.case import QueuedCase, State
+from gnnexp.cli.sweeping.case import CaseState, QueuedCase
 from gnnexp.components.locate import missing_module, target_of
 from gnnexp.errors import ConfigError, DataError
 from gnnexp.experiment.experiment import Experiment
@@ -25,7 +25,7 @@ from gnnexp.record.attempts import codes_of, read_attempts
 from gnnexp.record.failure import Kind
 from gnnexp.record.records import JOB_FILE, load_job, run_dirs
 from gnnexp.record.rekeying import key_of_older
-from gnnexp.record.runs import RUNS, Run, read_run
+from gnnexp.record.runs import RUNS, RecordedRun, read_run
 
 # Options of launchers that change neither where a job runs nor which resources it has.
 _ANYWHERE = ("time_min", "account", "signal_delay_s", "max_requeues")
@@ -35,7 +35,7 @@ _OWN_FAILURES: frozenset[Kind] = frozenset({"diverged", "out of memory", "mistak
 
 
 @dataclass(frozen=True)
-class Looking:
+class ReuseRules:
     """Which existing runs count for a sweep.
 
     Attributes:
@@ -58,7 +58,7 @@ class Looking:
 
 
 @dataclass(frozen=True)
-class Known:
+class ExistingRun:
     """An existing run.
 
     Attributes:
@@ -96,7 +96,7 @@ class Known:
         return (self.launcher, self.launched_on) == (_launcher(experiment.config), here)
 
 
-def stand(case: QueuedCase, runs: Sequence[Known], looking: Looking) -> State:
+def state_of(case: QueuedCase, runs: Sequence[ExistingRun], looking: ReuseRules) -> CaseState:
     """The state of a case, with the run directory of the one of `runs` that it takes or continues, if there is one."""
     state = replace(case.state, status="waiting", run_dir="", reason="")
     refused = [(run, why) for run in runs if (why := _of_other_code(run, looking))]
@@ -116,7 +116,7 @@ def stand(case: QueuedCase, runs: Sequence[Known], looking: Looking) -> State:
     return replace(state, reason=refused[-1][1]) if refused else state
 
 
-def _of_other_code(run: Known, looking: Looking) -> str:
+def _of_other_code(run: ExistingRun, looking: ReuseRules) -> str:
     """Why the code of gnnexp that made a run keeps it from being taken; empty if it does not."""
     if run.release and not looking.changed_code:
         return f"finished with {run.release} ({run.path}): --changed-code takes it"
@@ -125,7 +125,7 @@ def _of_other_code(run: Known, looking: Looking) -> str:
     return ""
 
 
-def planned(cases: Sequence[QueuedCase], looking: Looking) -> list[QueuedCase]:
+def planned(cases: Sequence[QueuedCase], looking: ReuseRules) -> list[QueuedCase]:
     """The cases with their keys and states, from runs that finished or were begun; each dataset's key is read once."""
     datasets: dict[str, str] = {}
     keyed = []
@@ -137,7 +137,7 @@ def planned(cases: Sequence[QueuedCase], looking: Looking) -> list[QueuedCase]:
                 datasets[node] = dataset.key()
             except ModuleNotFoundError as error:
                 raise ConfigError(missing_module("dataset", target_of(dataset), error)) from error
-        keyed.append(replace(case, state=State(case.state.label, key_now(case, datasets[node]), datasets[node])))
+        keyed.append(replace(case, state=CaseState(case.state.label, key_now(case, datasets[node]), datasets[node])))
     keys = {case.state.key for case in keyed}
     known = known_runs(keys, looking)
     older = older_runs(keys - known.keys(), cases, looking)
@@ -146,9 +146,9 @@ def planned(cases: Sequence[QueuedCase], looking: Looking) -> list[QueuedCase]:
     ]
 
 
-def _standing(case: QueuedCase, runs: Sequence[Known], looking: Looking) -> QueuedCase:
+def _standing(case: QueuedCase, runs: Sequence[ExistingRun], looking: ReuseRules) -> QueuedCase:
     """The case with its state, and with the other code that made its finished run."""
-    state = stand(case, runs, looking)
+    state = state_of(case, runs, looking)
     taken = next((run for run in runs if str(run.path) == state.run_dir and run.finished), None)
     return replace(case, state=state, made_by="" if taken is None else taken.made_by or taken.release)
 
@@ -164,9 +164,9 @@ def all_there(*folders: Path) -> frozenset[str]:
     return frozenset(str(run_dir) for folder in folders or (RUNS,) for run_dir in run_dirs(folder, JOB_FILE))
 
 
-def known_runs(keys: Collection[str], looking: Looking) -> dict[str, list[Known]]:
+def known_runs(keys: Collection[str], looking: ReuseRules) -> dict[str, list[ExistingRun]]:
     """Runs with one of these keys, the latest last; results of other runs are not read."""
-    found: dict[str, list[Known]] = {}
+    found: dict[str, list[ExistingRun]] = {}
     for path, job in _jobs(looking, *(keys if len(keys) == 1 else ())):
         key = recorded_key(job["provenance"])
         if key in keys and key and (known := _known(path, job, key)) is not None:
@@ -174,9 +174,9 @@ def known_runs(keys: Collection[str], looking: Looking) -> dict[str, list[Known]
     return found
 
 
-def older_runs(keys: Collection[str], cases: Sequence[QueuedCase], looking: Looking) -> dict[str, list[Known]]:
+def older_runs(keys: Collection[str], cases: Sequence[QueuedCase], looking: ReuseRules) -> dict[str, list[ExistingRun]]:
     """Finished runs of gnnexp 0.1 that would have one of these keys of `cases` today, the latest last."""
-    found: dict[str, list[Known]] = {}
+    found: dict[str, list[ExistingRun]] = {}
     datasets = {case.experiment.config.group("dataset").text(): case.experiment.dataset for case in cases}
     named = {target for case in cases for target in targets_of_results(case.composed.config)}
     for path, job in _jobs(looking) if keys else ():
@@ -188,7 +188,7 @@ def older_runs(keys: Collection[str], cases: Sequence[QueuedCase], looking: Look
         with suppress(DataError):  # it has not ended
             run = read_run(path)
             if run.status == "finished":
-                known = Known(
+                known = ExistingRun(
                     path,
                     _launcher(Resolved(job["config"])),
                     UNKNOWN,
@@ -201,7 +201,7 @@ def older_runs(keys: Collection[str], cases: Sequence[QueuedCase], looking: Look
     return found
 
 
-def _jobs(looking: Looking, word: str = "") -> Iterator[tuple[Path, Mapping[str, Any]]]:
+def _jobs(looking: ReuseRules, word: str = "") -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """Directory and `job.json` of the runs that count, the latest last; with `word`, only of those that contain it.
 
     A sweep looks for runs before each case. To parse every `job.json` would take longer than the case itself.
@@ -217,11 +217,11 @@ def _jobs(looking: Looking, word: str = "") -> Iterator[tuple[Path, Mapping[str,
             yield Path(run_dir), load_job(Path(run_dir))
 
 
-def _known(path: Path, job: Mapping[str, Any], key: str) -> Known | None:
+def _known(path: Path, job: Mapping[str, Any], key: str) -> ExistingRun | None:
     """The run, or None if its ranks executed other code than planned, so that it cannot belong to a case."""
     node, imported = node_of_launch(job["provenance"]), imported_from(job["provenance"])
     kind = UNKNOWN if node is None else node.kind
-    known = Known(path, _launcher(Resolved(job["config"])), kind, kind, finished=False, imported=imported)
+    known = ExistingRun(path, _launcher(Resolved(job["config"])), kind, kind, finished=False, imported=imported)
     with suppress(DataError):  # it has not ended
         run = read_run(path)
         if run.status == "finished":
@@ -236,13 +236,13 @@ def _known(path: Path, job: Mapping[str, Any], key: str) -> Known | None:
     return None if imported else known
 
 
-def _made_by(run: Run) -> str:
+def _made_by(run: RecordedRun) -> str:
     """The version of gnnexp that made a run, if its code differs from that of now; else empty."""
     code = run.provenance.get("code") or {}
     return "" if code.get("gnnexp") == package_digest() else str(run.provenance.get("code_version", UNKNOWN))
 
 
-def fails_again(run: Run) -> bool:
+def fails_again(run: RecordedRun) -> bool:
     """Whether a run failed by its own configuration: its loss diverged, or it does not fit the memory or the data."""
     return run.status == "failed" and run.kind in _OWN_FAILURES
 

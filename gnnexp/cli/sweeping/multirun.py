@@ -23,13 +23,13 @@ from gnnexp.cli.console import make_console
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.folders import check_folder
 from gnnexp.cli.running.prepare import checked
-from gnnexp.cli.sweeping.case import State
+from gnnexp.cli.sweeping.case import CaseState
 from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish, looking_of
 from gnnexp.cli.sweeping.definition import Sweep, key_of
 from gnnexp.cli.sweeping.known_runs import all_there
 from gnnexp.cli.sweeping.queue import Queue
 from gnnexp.components.signature import one_of
-from gnnexp.config.compose import Composed, compose
+from gnnexp.config.compose import ComposedConfig, compose
 from gnnexp.config.composition import hydra_of, in_problems
 from gnnexp.config.folders import ConfigFolders, find_folders
 from gnnexp.config.overrides import of_hydra, parse
@@ -128,7 +128,7 @@ class Jobs:
         return [_value_of(state) for state in states]
 
 
-def _value_of(state: State) -> float | None:
+def _value_of(state: CaseState) -> float | None:
     """The best validation metric of a job that has finished, if it was evaluated."""
     if not state.status.startswith("finished"):
         return None
@@ -136,7 +136,7 @@ def _value_of(state: State) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _composed(lines: Sequence[str], run_dir: Path, options: argparse.Namespace) -> Composed | ProblemsError:
+def _composed(lines: Sequence[str], run_dir: Path, options: argparse.Namespace) -> ComposedConfig | ProblemsError:
     """The configuration of a job, or what is wrong with it."""
     try:
         return replace(checked(lines, options.config_dir, options.config_name), run_dir=run_dir)

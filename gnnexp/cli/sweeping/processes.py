@@ -20,7 +20,7 @@ from gnnexp.errors import ConfigError, DataError, Problem, RunError
 from gnnexp.files.disk import flock, locked, shortened, try_lock
 from gnnexp.files.pulse import process_table
 from gnnexp.files.regular import regular_handle
-from gnnexp.launchers.queue.answers import Ended
+from gnnexp.launchers.queue.answers import EndedJob
 from gnnexp.launchers.queue.controller import Controller
 from gnnexp.launchers.queue.evidence import ask
 from gnnexp.launchers.queue.slurm_jobs import cancel, cancel_preparation, read_job_id
@@ -144,7 +144,7 @@ def _cancelled(run_dirs: Sequence[Path], *, alone: bool) -> list[str]:
     for run_dir in run_dirs:
         with suppress(DataError):  # a damaged note: `gnnexp status RUN_DIR` reports it
             job_id = read_job_id(run_dir)
-            if job_id is not None and not isinstance(ask(run_dir, controller), Ended):
+            if job_id is not None and not isinstance(ask(run_dir, controller), EndedJob):
                 jobs[run_dir] = job_id
     if not jobs:
         return []

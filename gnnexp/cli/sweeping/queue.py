@@ -21,12 +21,12 @@ from rich.console import Console
 
 from gnnexp.cli.console import marked
 from gnnexp.cli.running.execute import complete
-from gnnexp.cli.sweeping.case import QueuedCase, State, failed, run_case
+from gnnexp.cli.sweeping.case import CaseState, QueuedCase, failed, run_case
 from gnnexp.cli.sweeping.definition import Sweep
-from gnnexp.cli.sweeping.known_runs import Looking, key_now, known_runs, stand
+from gnnexp.cli.sweeping.known_runs import ReuseRules, key_now, known_runs, state_of
 from gnnexp.cli.sweeping.pace import Pace
 from gnnexp.cli.sweeping.processes import STATES, at_work
-from gnnexp.config.compose import Composed
+from gnnexp.config.compose import ComposedConfig
 from gnnexp.errors import DataError, ProblemsError
 from gnnexp.files.disk import DiskError, in_words, locked, refusal, remove_unfinished, shortened, try_lock
 from gnnexp.launchers.base import Launchers
@@ -54,14 +54,14 @@ class Executor(ABC):
         """Whether another case may be started now."""
 
     @abstractmethod
-    def start(self, position: int, case: QueuedCase) -> State:
+    def start(self, position: int, case: QueuedCase) -> CaseState:
         """Start a case, and return its state, which may be that it has ended."""
 
-    def ended(self) -> dict[int, State]:
+    def ended(self) -> dict[int, CaseState]:
         """Wait for a moment. Return the states of cases that have ended or were submitted, by position."""
         return {}
 
-    def stop(self) -> dict[int, State]:
+    def stop(self) -> dict[int, CaseState]:
         """Return the states of running cases after Ctrl-C; empty if Ctrl-C should end the command."""
         return {}
 
@@ -92,7 +92,7 @@ class OneByOne(Executor):
         """See `Executor.takes`."""
         return not self._interrupted
 
-    def start(self, position: int, case: QueuedCase) -> State:
+    def start(self, position: int, case: QueuedCase) -> CaseState:
         """See `Executor.start`."""
         state = run_case(case, self._console, self._launchers, self._followers)
         self._interrupted = state.status == "interrupted"
@@ -114,10 +114,10 @@ class Queue:
     """
 
     sweep: Sweep
-    looking: Looking
+    looking: ReuseRules
     console: Console
-    states: list[State] = field(default_factory=list)
-    composed: dict[int, Composed] = field(default_factory=dict)
+    states: list[CaseState] = field(default_factory=list)
+    composed: dict[int, ComposedConfig] = field(default_factory=dict)
     to_come: int = 0
     refused: int = 0
     _turns: dict[int, ExitStack] = field(default_factory=dict)
@@ -188,7 +188,7 @@ class Queue:
         for position, state in ended.items():
             self._note(position, state)
 
-    def _note(self, position: int, state: State) -> None:
+    def _note(self, position: int, state: CaseState) -> None:
         """Record the state of a case. Its turn is over when it has ended, or when the job that works on it is known."""
         self.states[position] = state
         if state.status != "waiting":
@@ -198,7 +198,7 @@ class Queue:
 
 
 @contextmanager
-def turn_of(case: QueuedCase, looking: Looking) -> Iterator[State]:
+def turn_of(case: QueuedCase, looking: ReuseRules) -> Iterator[CaseState]:
     """The present state of a case. If it is `waiting`, no other process starts it inside of this context.
 
     A sweep plans at its beginning. Runs that other sweeps of this folder have made of the case since then count. If the
@@ -219,9 +219,9 @@ def turn_of(case: QueuedCase, looking: Looking) -> Iterator[State]:
         yield now
 
 
-def look_again(case: QueuedCase, looking: Looking) -> State:
+def look_again(case: QueuedCase, looking: ReuseRules) -> CaseState:
     """The state of a case by the files that exist now."""
-    return stand(case, known_runs({case.state.key}, looking).get(case.state.key, []), looking)
+    return state_of(case, known_runs({case.state.key}, looking).get(case.state.key, []), looking)
 
 
 def _as_planned(case: QueuedCase) -> bool:
@@ -255,7 +255,7 @@ def begun_jobs(cases: Sequence[QueuedCase]) -> list[str]:
     return found
 
 
-def save_states(sweep: Sweep, states: Sequence[State]) -> None:
+def save_states(sweep: Sweep, states: Sequence[CaseState]) -> None:
     """Write the state file that `gnnexp report NAME` reads, and remove unfinished files of killed processes.
 
     One process does this at a time. If a process holds the lock for too long, it is frozen. Then the state is written
@@ -270,7 +270,7 @@ def save_states(sweep: Sweep, states: Sequence[State]) -> None:
         write_json(file, content_of(sweep, states))
 
 
-def content_of(sweep: Sweep, states: Sequence[State]) -> dict[str, Any]:
+def content_of(sweep: Sweep, states: Sequence[CaseState]) -> dict[str, Any]:
     """The content of a state file, for `gnnexp.record.records.read_state`."""
     return {
         "schema": 1,
@@ -283,7 +283,7 @@ def content_of(sweep: Sweep, states: Sequence[State]) -> dict[str, Any]:
     }
 
 
-def keep_states(sweep: Sweep, states: Sequence[State]) -> None:
+def keep_states(sweep: Sweep, states: Sequence[CaseState]) -> None:
     """The same as `save_states`, but a full disk does not end the sweep: the next call saves all states again."""
     try:
         save_states(sweep, states)

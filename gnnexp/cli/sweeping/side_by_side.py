@@ -16,7 +16,7 @@ from typing import Self
 
 from gnnexp.cli.console import make_console
 from gnnexp.cli.main import guarded
-from gnnexp.cli.sweeping.case import QueuedCase, State, failed, run_case
+from gnnexp.cli.sweeping.case import CaseState, QueuedCase, failed, run_case
 from gnnexp.cli.sweeping.processes import STATES
 from gnnexp.cli.sweeping.queue import Executor
 from gnnexp.config.compose import composed_from_json
@@ -140,13 +140,13 @@ class _Child:
         frozen = self.pulse.silent_s() > self.case.experiment.hardware.timeout_s
         return (frozen and not kill(self.process)) or self.process.poll() is not None
 
-    def state(self) -> State:
+    def state(self) -> CaseState:
         """The state of the case after its process is over."""
         found, code = json.loads(self.file.read_text(encoding="utf-8")), self.process.returncode
         self.file.unlink()
         remove_unfinished(self.file)
         if "status" in found:
-            return State(**found)
+            return CaseState(**found)
         if code in _ASKED:
             return replace(self.case.state, status="interrupted", reason="interrupted before its ranks were started")
         how = f"ended with {code}" if code != -signal.SIGKILL else "was killed, or was frozen and then killed"
@@ -184,7 +184,7 @@ class SideBySide(Executor):
         """See `Executor.takes`."""
         return bool(self._free) and not self._asked.count
 
-    def start(self, position: int, case: QueuedCase) -> State:
+    def start(self, position: int, case: QueuedCase) -> CaseState:
         """See `Executor.start`."""
         file = self._folder / f"{position:03d}-{case.state.key[:8]}.json"
         try:
@@ -197,7 +197,7 @@ class SideBySide(Executor):
         self._free.pop()
         return case.state
 
-    def ended(self) -> dict[int, State]:
+    def ended(self) -> dict[int, CaseState]:
         """See `Executor.ended`."""
         time.sleep(_POLL_S)
         if self._asked.count > self._passed_on:  # each is passed on once; a second one means "do not wait"
@@ -231,7 +231,7 @@ def main(file: Path) -> int:
     die_with_parent()
     found = json.loads(file.read_text(encoding="utf-8"))
     composed = composed_from_json(found["composed"])
-    case = QueuedCase(found["sweep"], found["command"], composed, State(**found["state"]))
+    case = QueuedCase(found["sweep"], found["command"], composed, CaseState(**found["state"]))
 
     def run() -> int:
         with Launchers() as launchers:

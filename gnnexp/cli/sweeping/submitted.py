@@ -13,7 +13,7 @@ from typing import ClassVar
 from rich.console import Console
 
 from gnnexp.cli.running.execute import break_down_or_say
-from gnnexp.cli.sweeping.case import QueuedCase, State, Status, ended, failed, made_ready
+from gnnexp.cli.sweeping.case import CaseState, QueuedCase, Status, ended, failed, made_ready
 from gnnexp.cli.sweeping.queue import Executor
 from gnnexp.errors import RunError
 from gnnexp.experiment.experiment import Experiment
@@ -33,7 +33,7 @@ def submits(experiment: Experiment) -> bool:
     return isinstance(experiment.launcher, SlurmLauncher)
 
 
-class Submitted(Executor):
+class ArrayExecutor(Executor):
     """Prepares cases. When no case is left to prepare, submits an array for each kind of job, and follows the jobs.
 
     Args:
@@ -52,7 +52,7 @@ class Submitted(Executor):
         """See `Executor.takes`."""
         return not self._jobs
 
-    def start(self, position: int, case: QueuedCase) -> State:
+    def start(self, position: int, case: QueuedCase) -> CaseState:
         """See `Executor.start`."""
         try:
             self.running[position] = made_ready(case, self._console, self._launchers)
@@ -60,7 +60,7 @@ class Submitted(Executor):
             return failed(case, error)
         return self.running[position].state
 
-    def ended(self) -> dict[int, State]:
+    def ended(self) -> dict[int, CaseState]:
         """See `Executor.ended`."""
         if not self._jobs:
             return self._submit()
@@ -73,7 +73,7 @@ class Submitted(Executor):
             if (outcome := next(coming)) is not None
         }
 
-    def stop(self) -> dict[int, State]:
+    def stop(self) -> dict[int, CaseState]:
         """Cancel the jobs. Jobs that SLURM does not cancel stay submitted."""
         status: Status = "interrupted"
         try:
@@ -86,12 +86,12 @@ class Submitted(Executor):
         stopped, self.running = self.running, {}
         return {position: replace(stopped[position].state, status=status) for position in self._jobs}
 
-    def _submit(self) -> dict[int, State]:
+    def _submit(self) -> dict[int, CaseState]:
         """Submit an array for each kind of job, and follow the jobs that do not have `hardware.detach`."""
         alike: dict[str, list[int]] = {}
         for position, case in self.running.items():
             alike.setdefault(case.experiment.config.group("hardware").text(), []).append(position)
-        states: dict[int, State] = {}
+        states: dict[int, CaseState] = {}
         for positions in alike.values():
             experiment = self.running[positions[0]].experiment
             run_dirs = [Path(self.running[position].state.run_dir) for position in positions]
@@ -119,7 +119,7 @@ class Submitted(Executor):
                     )
         return states
 
-    def _final_state(self, position: int, outcome: Outcome) -> State:
+    def _final_state(self, position: int, outcome: Outcome) -> CaseState:
         """Finalize and deliver the record of a case whose job has ended, and return its state."""
         case, (job_id, _) = self.running.pop(position), self._jobs.pop(position)
         self._launchers.controller.forget(job_id)

@@ -18,9 +18,9 @@ from gnnexp.cli.sweeping.queue import Queue, keep_states
 from gnnexp.cli.tuning.chooser import check_chooser, chooser, note_chooser
 from gnnexp.cli.tuning.definition import LIMITS, Tuning, check_own, read_tuning
 from gnnexp.cli.tuning.preset import COMPARED, check_preset, file_of, name_of, preset_of, unlimited, write_preset
-from gnnexp.cli.tuning.search import Asked, Search, check_optuna
+from gnnexp.cli.tuning.search import ProposedTrial, Search, check_optuna
 from gnnexp.cli.tuning.system import System, Trial
-from gnnexp.config.compose import Composed
+from gnnexp.config.compose import ComposedConfig
 from gnnexp.errors import ConfigError, Problem, ProblemsError, unique
 from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.experiment import Experiment
@@ -84,7 +84,7 @@ def _planned(sweep: Sweep, options: argparse.Namespace) -> tuple[Tuning, list[Sy
         if key.partition(".")[0] in COMPARED
     ]
     groups = _by_seed(sweep)
-    composed: list[Composed] = []
+    composed: list[ComposedConfig] = []
     for case, members in groups:
         found, wrong = _compose_ends(members[0], tuning, options)
         if tuning.pruner != "none" and len(members) > 1:
@@ -135,7 +135,7 @@ def _by_seed(sweep: Sweep) -> list[tuple[Case, list[tuple[str, ...]]]]:
 
 def _compose_ends(
     lines: Sequence[str], tuning: Tuning, options: argparse.Namespace
-) -> tuple[list[Composed], list[Problem]]:
+) -> tuple[list[ComposedConfig], list[Problem]]:
     """The configurations with the ends of every distribution, one after another, and what is wrong with them."""
     first = {one.key: one.ends[0] for one in tuning.distributions}
     points = [first, *({**first, one.key: end} for one in tuning.distributions for end in one.ends[1:])]
@@ -177,7 +177,7 @@ def _check_goal(experiment: Experiment, tuning: Tuning) -> list[Problem]:
     return problems
 
 
-def _names(composed: Sequence[Composed]) -> list[str]:
+def _names(composed: Sequence[ComposedConfig]) -> list[str]:
     """A name of each system. Systems with the same name get a number."""
     names = [name_of(one) for one in composed]
     return [
@@ -186,7 +186,7 @@ def _names(composed: Sequence[Composed]) -> list[str]:
     ]
 
 
-def _check_preset(name: str, composed: Composed, tuning: Tuning, options: argparse.Namespace) -> list[Problem]:
+def _check_preset(name: str, composed: ComposedConfig, tuning: Tuning, options: argparse.Namespace) -> list[Problem]:
     """Problems of the preset of a system: it must give the same configuration, and its file must be free."""
     preset = preset_of(f"tuned_{name}", composed, tuning.keys)
     return check_preset(preset, composed) + check_new_file("preset", file_of(preset.name, _folder(options)))
@@ -198,13 +198,13 @@ def _folder(options: argparse.Namespace) -> Path:
 
 
 # --- trials ----------------------------------------------------------------------------------------------------------
-def _asked(systems: Sequence[System], most: int) -> list[tuple[System, Asked]]:
+def _asked(systems: Sequence[System], most: int) -> list[tuple[System, ProposedTrial]]:
     """The next trials, at most `most` of each system. Equal numbers are neighbours, so that they run close in time."""
     return [(system, system.ask()) for number in range(most) for system in systems if system.wants(number)]
 
 
 def _try(
-    queue: Queue, batch: Sequence[tuple[System, Asked]], options: argparse.Namespace, launchers: Launchers
+    queue: Queue, batch: Sequence[tuple[System, ProposedTrial]], options: argparse.Namespace, launchers: Launchers
 ) -> None:
     """Run the cases of these trials that have not finished, and give their values to the searches."""
     first = len(queue.states)
@@ -227,7 +227,9 @@ def _try(
         place = end
 
 
-def _composed(sweep: Sweep, label: str, lines: Sequence[str], options: argparse.Namespace) -> Composed | ProblemsError:
+def _composed(
+    sweep: Sweep, label: str, lines: Sequence[str], options: argparse.Namespace
+) -> ComposedConfig | ProblemsError:
     """The configuration of a trial, or what is wrong with it: the values may be wrong together."""
     number = int(label.partition("trial ")[2].partition(":")[0])
     run_dir = run_dir_of(sweep, Case(label, ()), number)

@@ -17,7 +17,7 @@ from typing import Any
 from gnnexp.cli.sweeping.definition import key_of
 from gnnexp.cli.tuning.definition import LIMITS
 from gnnexp.components.texts import yaml_of
-from gnnexp.config.compose import Composed
+from gnnexp.config.compose import ComposedConfig
 from gnnexp.config.composition import composition
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.record.records import write_text
@@ -62,14 +62,14 @@ class Preset:
         return shlex.join(["gnnexp", "run", *self.rest, f"{GROUP}={self.name}"])
 
 
-def name_of(composed: Composed) -> str:
+def name_of(composed: ComposedConfig) -> str:
     """`<system>_<dataset>` of a case, of letters, digits, `_` and `-`."""
     config, choices = composed.config, composed.choices
     system = config["system"] or choices["paradigm"]
     return re.sub(r"[^A-Za-z0-9_-]+", "_", f"{system}_{config['dataset'].get('name') or choices['dataset']}")
 
 
-def preset_of(name: str, composed: Composed, tuned: Sequence[str]) -> Preset:
+def preset_of(name: str, composed: ComposedConfig, tuned: Sequence[str]) -> Preset:
     """The preset of a trial.
 
     Args:
@@ -94,7 +94,7 @@ def preset_of(name: str, composed: Composed, tuned: Sequence[str]) -> Preset:
     return Preset(name, _base(composed), choices, values, tuple(rest))
 
 
-def unlimited(composed: Composed) -> Composed:
+def unlimited(composed: ComposedConfig) -> ComposedConfig:
     """The configuration of a trial without the limits of pruning: they did not end it, and belong to the search."""
     train = {**composed.config[GROUP], LIMITS.partition(".")[2]: None}
     return replace(
@@ -112,7 +112,7 @@ def _put(values: dict[str, Any], key: str, config: Mapping[str, Any]) -> None:
     values[last] = config[last]
 
 
-def _base(composed: Composed) -> str:
+def _base(composed: ComposedConfig) -> str:
     """The chosen file of `train`, as an entry of a defaults list: it needs a package if its file names none."""
     chosen = composed.choices[GROUP]
     files = [folder / GROUP / f"{chosen}.yaml" for folder in composed.folders.folders]
@@ -120,7 +120,7 @@ def _base(composed: Composed) -> str:
     return str(chosen) if re.match(r"(\s*#.*\n)*?\s*#\s*@package\s+\S", text) else f"{chosen}@{GROUP}"
 
 
-def check_preset(preset: Preset, composed: Composed) -> list[Problem]:
+def check_preset(preset: Preset, composed: ComposedConfig) -> list[Problem]:
     """Problems if a run with the preset would differ from the trial: a system's file may set a tuned key itself."""
     if composed.choices[GROUP] == preset.name:
         return [

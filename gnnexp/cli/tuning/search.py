@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ProposedTrial:
     """A trial that the search has chosen.
 
     Attributes:
@@ -69,7 +69,7 @@ class Search:
         study = optuna.create_study(direction="maximize" if more else "minimize", sampler=sampler)
         self._tuning, self._study = tuning, study
 
-    def ask(self) -> Asked:
+    def ask(self) -> ProposedTrial:
         """Choose the next trial."""
         trial, values = self._study.ask(), {}
         for one in self._tuning.distributions:
@@ -79,9 +79,9 @@ class Search:
                 values[one.key] = str(trial.suggest_int(one.key, int(one.low), int(one.high), log=one.log))
             else:
                 values[one.key] = str(trial.suggest_float(one.key, one.low, one.high, log=one.log))
-        return Asked(trial.number, values, trial)
+        return ProposedTrial(trial.number, values, trial)
 
-    def tell(self, asked: Asked, value: float | None, pruned: Sequence[float] = ()) -> None:
+    def tell(self, asked: ProposedTrial, value: float | None, pruned: Sequence[float] = ()) -> None:
         """Note the value of a trial. None, for a trial that reached nothing, is worse than any value.
 
         Args:

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 
-from gnnexp.cli.sweeping.case import State
+from gnnexp.cli.sweeping.case import CaseState
 from gnnexp.cli.sweeping.known_runs import fails_again
 from gnnexp.cli.tuning.definition import MOST_TRIALS, Tuning
-from gnnexp.cli.tuning.search import Asked, Search
-from gnnexp.config.compose import Composed
+from gnnexp.cli.tuning.search import ProposedTrial, Search
+from gnnexp.config.compose import ComposedConfig
 from gnnexp.errors import DataError, ProblemsError
-from gnnexp.record.runs import Run, read_run
+from gnnexp.record.runs import RecordedRun, read_run
 from gnnexp.reports.budgets import Budget
 
 # Trials that a median needs. The first batch of trials is as large, so it is not pruned.
@@ -34,14 +34,14 @@ class Trial:
         metric: name of the validation metric, or empty.
         composed: configuration of the first seed; None if the values cannot be composed.
         curve: the best validation metric after each epoch of the first seed; NaN if there was none yet.
-        pruned: whether a limit of `Asked.limits` ended it.
+        pruned: whether a limit of `ProposedTrial.limits` ended it.
     """
 
-    asked: Asked
+    asked: ProposedTrial
     value: float | None
     seconds: float
     metric: str = ""
-    composed: Composed | None = None
+    composed: ComposedConfig | None = None
     curve: tuple[float, ...] = ()
     pruned: bool = False
 
@@ -78,11 +78,11 @@ class System:
         trials = 0 if self.stopped or self.tuning.trials is None else self.tuning.trials
         return max(0, trials - len(self.trials) - coming) * len(self.cases)
 
-    def ask(self) -> Asked:
+    def ask(self) -> ProposedTrial:
         """Choose the next trial."""
         return replace(self.search.ask(), limits=self.limits)
 
-    def pruned(self, asked: Asked) -> bool:
+    def pruned(self, asked: ProposedTrial) -> bool:
         """Whether a trial has ended, and a limit ended it."""
         return any(trial.pruned for trial in self.trials if trial.asked is asked)
 
@@ -102,7 +102,9 @@ class System:
             for number in epochs
         )
 
-    def note(self, asked: Asked, composed: Sequence[Composed | ProblemsError], states: Sequence[State]) -> None:
+    def note(
+        self, asked: ProposedTrial, composed: Sequence[ComposedConfig | ProblemsError], states: Sequence[CaseState]
+    ) -> None:
         """Note how a trial has ended. A trial without an end stops the system: the next ones depend on its value."""
         if self.stopped:
             return
@@ -141,10 +143,13 @@ class System:
 
 
 def _judged(
-    asked: Asked, composed: Sequence[Composed | ProblemsError], states: Sequence[State], tuning: Tuning
+    asked: ProposedTrial,
+    composed: Sequence[ComposedConfig | ProblemsError],
+    states: Sequence[CaseState],
+    tuning: Tuning,
 ) -> Trial | None:
     """The trial with its value; None if a run has not ended, or failed for a reason outside of its configuration."""
-    right = [one for one in composed if isinstance(one, Composed)]
+    right = [one for one in composed if isinstance(one, ComposedConfig)]
     if len(right) < len(composed):
         return Trial(asked, None, 0.0)
     runs = []
@@ -160,7 +165,7 @@ def _judged(
     return Trial(asked, mean, sum(map(seconds_of, runs)), runs[0].best("val")[0], right[0], curve_of(runs[0]), pruned)
 
 
-def curve_of(run: Run) -> tuple[float, ...]:
+def curve_of(run: RecordedRun) -> tuple[float, ...]:
     """The best validation metric after each epoch; NaN if there was none yet."""
     name = run.best("val")[0]
     return tuple(
@@ -177,7 +182,7 @@ def _median(values: Sequence[float]) -> float | None:
     return math.floor(statistics.median(numbers) * 1e4) / 1e4 if len(numbers) >= _LEAST else None
 
 
-def _ended(state: State) -> Run | None:
+def _ended(state: CaseState) -> RecordedRun | None:
     """The run of a case if it has ended and counts for the case."""
     if state.run_dir and state.status in ("finished", "finished before", "failed"):
         with suppress(DataError):
@@ -185,18 +190,18 @@ def _ended(state: State) -> Run | None:
     return None
 
 
-def seconds_of(run: Run) -> float:
+def seconds_of(run: RecordedRun) -> float:
     """Seconds of training of a run, without preparation and evaluation."""
     return math.fsum(_epoch_s(run, number) for number in range(len(run.epochs)))
 
 
-def _epoch_s(run: Run, number: int) -> float:
+def _epoch_s(run: RecordedRun, number: int) -> float:
     """Seconds of an epoch. An external system may report no time: then its wall time counts."""
     metrics = run.epochs[number]
     return float(metrics.get("time/epoch_s", metrics.get("time/wall_s", 0.0)))
 
 
-def value_of(run: Run, tuning: Tuning) -> float | None:
+def value_of(run: RecordedRun, tuning: Tuning) -> float | None:
     """The value of the objective; None if the run failed, was not evaluated, or did not reach the target."""
     name, best = run.best("val")
     if run.status != "finished" or math.isnan(best):

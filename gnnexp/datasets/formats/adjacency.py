@@ -11,11 +11,11 @@ import numpy as np
 from gnnexp.components.texts import hydra_text
 from gnnexp.datasets.base import require
 from gnnexp.datasets.formats.dataset import ForeignDataset
-from gnnexp.datasets.formats.foreign import Matrix, Vertices
+from gnnexp.datasets.formats.foreign import ForeignVertices, Matrix
 from gnnexp.datasets.reading.content import endings, text_of
 from gnnexp.datasets.reading.features import as_labels
 from gnnexp.datasets.reading.npz import open_npy
-from gnnexp.datasets.reading.tables import Table
+from gnnexp.datasets.reading.tables import NumberTable
 from gnnexp.datasets.tables.features import matrix_of_file
 from gnnexp.datasets.tables.scaling import prepared
 from gnnexp.errors import DataError, Problem
@@ -58,7 +58,7 @@ class AdjacencyDataset(ForeignDataset):
         require(others, _FIX)
         return [file, *others]
 
-    def vertices(self, count: int) -> Vertices:
+    def vertices(self, count: int) -> ForeignVertices:
         """`count` vertices, with the rows of both files.
 
         Raises:
@@ -83,7 +83,7 @@ class AdjacencyDataset(ForeignDataset):
                 if size != count
             ]
         )
-        return Vertices(count, features, labels, classes=classes)
+        return ForeignVertices(count, features, labels, classes=classes)
 
 
 def files_next_to(file: Path) -> list[str]:
@@ -100,7 +100,7 @@ def _features(path: Path) -> Matrix:
     if endings(path) in (".npy", ".npz"):
         found = matrix_of_file(path)
     else:
-        found = Table(path, "float32", "," if endings(path) == ".csv" else None).read()
+        found = NumberTable(path, "float32", "," if endings(path) == ".csv" else None).read()
     values = found if isinstance(found, np.ndarray) else found.data
     broken = int((~np.isfinite(values)).sum())
     if broken:

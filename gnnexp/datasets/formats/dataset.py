@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from gnnexp.datasets.base import Dataset
-from gnnexp.datasets.formats.foreign import Foreign, Rules, graph_of
+from gnnexp.datasets.formats.foreign import ForeignGraph, ForeignRules, graph_of
 from gnnexp.datasets.reading.features import Sparse
 from gnnexp.datasets.reading.names import ids_file
 from gnnexp.datasets.splits.held_out import LinkSplit, check_link_split
@@ -73,7 +73,7 @@ class ForeignDataset(Dataset):
         return not self.symmetrize or self.duplicates == "merge"
 
     @abstractmethod
-    def read(self) -> Foreign:
+    def read(self) -> ForeignGraph:
         """What the files hold.
 
         Raises:
@@ -89,7 +89,7 @@ class ForeignDataset(Dataset):
     def generate(self, folder: Path) -> Graph:
         """Write the graph and, next to its arrays, the ids of its vertices and the names of its classes."""
         found = self.read()
-        rules = Rules(
+        rules = ForeignRules(
             self.symmetrize,
             self.inverse_relations,
             self.self_loops,

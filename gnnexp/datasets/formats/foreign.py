@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gnnexp.datasets.base import check_memory, checked
 from gnnexp.datasets.reading.features import Sparse, feature_rows, one_hot_columns
-from gnnexp.datasets.reading.names import Names
+from gnnexp.datasets.reading.names import GraphNames
 from gnnexp.datasets.splits.given import without_known
 from gnnexp.datasets.splits.held_out import NO_REVERSES, SAME_TYPE, LinkSplit, hold_out
 from gnnexp.datasets.splits.split import given_split, random_split
@@ -31,7 +31,7 @@ Matrix = np.ndarray | scipy.sparse.csr_array
 
 
 @dataclass(frozen=True, eq=False)
-class Vertices:
+class ForeignVertices:
     """The vertices of one type.
 
     Attributes:
@@ -54,7 +54,7 @@ class Vertices:
 
 
 @dataclass(frozen=True, eq=False)
-class Edges:
+class ForeignEdges:
     """The edges of one type.
 
     Attributes:
@@ -77,7 +77,7 @@ class Edges:
 
 
 @dataclass(frozen=True, eq=False)
-class Foreign:
+class ForeignGraph:
     """All vertices and edges.
 
     Attributes:
@@ -89,8 +89,8 @@ class Foreign:
         keeps_known: whether edges stay that are held-out links or their reverses.
     """
 
-    vertices: Mapping[str, Vertices]
-    edges: Sequence[Edges]
+    vertices: Mapping[str, ForeignVertices]
+    edges: Sequence[ForeignEdges]
     notes: Sequence[str] = ()
     links: Mapping[str, np.ndarray] = field(default_factory=dict)
     keeps_known: bool = False
@@ -129,7 +129,7 @@ class Foreign:
 
 
 @dataclass(frozen=True)
-class Rules:
+class ForeignRules:
     """What happens to edges, splits and features; see `ForeignDataset`."""
 
     symmetrize: bool
@@ -146,7 +146,7 @@ class Rules:
     merge_weights: MergeWeights = "error"
 
 
-def graph_of(found: Foreign, rules: Rules, name: str) -> tuple[Graph, Names]:
+def graph_of(found: ForeignGraph, rules: ForeignRules, name: str) -> tuple[Graph, GraphNames]:
     """The checked graph, and its names. Vertices are numbered type by type.
 
     Raises:
@@ -199,17 +199,17 @@ def graph_of(found: Foreign, rules: Rules, name: str) -> tuple[Graph, Names]:
             why="They stay, because dataset.held_out_edges=keep",
         )
     classes = found.vertices[target].classes if target is not None else ()
-    return checked(graph, trainable=False), Names(list(found.vertices), list(classes), relations)
+    return checked(graph, trainable=False), GraphNames(list(found.vertices), list(classes), relations)
 
 
-def _inverse(found: Foreign, rules: Rules) -> bool:
+def _inverse(found: ForeignGraph, rules: ForeignRules) -> bool:
     """Whether reverses of edges have types of their own."""
     named = any(one.reverse is not None for one in found.edges)
     wanted = named or len(found.vertices) > 1 if rules.inverse_relations is None else rules.inverse_relations
     return wanted and rules.symmetrize and (named or len(found.edges) > 1)
 
 
-def _edges(found: Foreign, rules: Rules) -> CscArrays:
+def _edges(found: ForeignGraph, rules: ForeignRules) -> CscArrays:
     starts, edges = found.starts, found.edges
     total, several = sum(one.source.size for one in edges), len(edges) > 1 or _inverse(found, rules)
     if not total:
@@ -245,7 +245,7 @@ def _edges(found: Foreign, rules: Rules) -> CscArrays:
         raise error.named({vertex: _id(found, vertex) for vertex in error.vertices}) from None
 
 
-def _id(found: Foreign, vertex: int) -> str:
+def _id(found: ForeignGraph, vertex: int) -> str:
     """The user's id of a vertex of the graph."""
     kind, start = next((kind, start) for kind, start in reversed(found.starts.items()) if start <= vertex)
     ids = found.vertices[kind].ids
@@ -253,7 +253,7 @@ def _id(found: Foreign, vertex: int) -> str:
     return f"{own}" if len(found.vertices) == 1 else f"{kind} {own}"
 
 
-def _outside(found: Foreign, edges: Edges) -> list[Problem]:
+def _outside(found: ForeignGraph, edges: ForeignEdges) -> list[Problem]:
     """Problems of ends that are no vertices of their type. The offsets of types would hide them."""
     problems = []
     for role, ends, kind in (
@@ -274,7 +274,7 @@ def _outside(found: Foreign, edges: Edges) -> list[Problem]:
     return problems
 
 
-def _labels(found: Foreign, target: str | None) -> np.ndarray | None:
+def _labels(found: ForeignGraph, target: str | None) -> np.ndarray | None:
     """`[V]` classes or real numbers, or `[V, C]`: -1 or NaN for the vertices of other types."""
     if target is None:
         return None
@@ -294,7 +294,9 @@ def _num_classes(labels: np.ndarray) -> int:
     return 0 if labels.dtype.kind == "f" else int(labels.max(initial=-1)) + 1  # real numbers have no classes
 
 
-def _splits(found: Foreign, rules: Rules, target: str | None, labels: np.ndarray | None) -> tuple[Splits, bool]:
+def _splits(
+    found: ForeignGraph, rules: ForeignRules, target: str | None, labels: np.ndarray | None
+) -> tuple[Splits, bool]:
     """The split, and whether gnnexp has drawn it.
 
     Raises:
@@ -332,7 +334,7 @@ def _numbers(part: np.ndarray | None) -> np.ndarray:
     return np.flatnonzero(part) if part.dtype == bool else part.astype(np.int64)
 
 
-def _features(found: Foreign, sparse: Sparse) -> Tensor | SparseRows | None:
+def _features(found: ForeignGraph, sparse: Sparse) -> Tensor | SparseRows | None:
     """`[V, D]`: with several types, the one-hot code of the type, then columns for each type."""
     blocks = [one.features for one in found.vertices.values()]
     if len(blocks) == 1:

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse
 
 from gnnexp.datasets.formats.dataset import ForeignDataset
-from gnnexp.datasets.formats.foreign import Foreign
+from gnnexp.datasets.formats.foreign import ForeignGraph
 
 
 @dataclass(kw_only=True, eq=False)
@@ -24,7 +24,7 @@ class InMemory(ForeignDataset):
     """
 
     unkeyed: ClassVar[frozenset[str]] = frozenset({"path", "found"})
-    found: Foreign | None = None
+    found: ForeignGraph | None = None
 
     def key(self) -> str:
         """SHA-256 of the options, the code and the arrays."""
@@ -42,7 +42,7 @@ class InMemory(ForeignDataset):
         digest.update(json.dumps(list(found.notes)).encode())
         return digest.hexdigest()
 
-    def read(self) -> Foreign:
+    def read(self) -> ForeignGraph:
         """The arrays."""
         assert self.found is not None, "a graph in memory has arrays"
         return self.found

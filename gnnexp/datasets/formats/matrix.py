@@ -10,7 +10,7 @@ import numpy as np
 
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.formats.adjacency import USUAL, AdjacencyDataset, files_next_to
-from gnnexp.datasets.formats.foreign import EDGE, VERTEX, Edges, Foreign, Vertices
+from gnnexp.datasets.formats.foreign import EDGE, VERTEX, ForeignEdges, ForeignGraph, ForeignVertices
 from gnnexp.datasets.reading.content import endings, one_file, own_files
 from gnnexp.datasets.reading.sparse import Entries, is_sparse_npz, read_matrix_market, read_sparse_npz
 from gnnexp.errors import DataError, Problem
@@ -52,7 +52,7 @@ class AdjacencyMatrix(AdjacencyDataset):
         others = (self.features, self.labels)
         return one_file(self.path, "matrix", lambda one: _fits(one) and one.name not in others, ".npz, .mtx or .mtx.gz")
 
-    def read(self) -> Foreign:
+    def read(self) -> ForeignGraph:
         """All entries as edges."""
         path = self.sources()[0]
         if endings(path) not in (".npz", ".mtx"):
@@ -63,14 +63,18 @@ class AdjacencyMatrix(AdjacencyDataset):
         weight, notes = self._weight(str(path), found)
         if count == columns:
             source, destination = (found.rows, found.columns) if self.source == "row" else (found.columns, found.rows)
-            return Foreign({VERTEX: self.vertices(count)}, [Edges(source, destination, weight=weight)], notes)
-        kinds = {ROW: self.vertices(count), COLUMN: Vertices(columns)}
+            return ForeignGraph(
+                {VERTEX: self.vertices(count)}, [ForeignEdges(source, destination, weight=weight)], notes
+            )
+        kinds = {ROW: self.vertices(count), COLUMN: ForeignVertices(columns)}
         edges = (
-            Edges(found.rows, found.columns, EDGE, (ROW, COLUMN), weight)
+            ForeignEdges(found.rows, found.columns, EDGE, (ROW, COLUMN), weight)
             if self.source == "row"
-            else Edges(found.columns, found.rows, EDGE, (COLUMN, ROW), weight)
+            else ForeignEdges(found.columns, found.rows, EDGE, (COLUMN, ROW), weight)
         )
-        return Foreign(kinds, [edges], [f"{count} x {columns}: rows and columns are two types of vertices", *notes])
+        return ForeignGraph(
+            kinds, [edges], [f"{count} x {columns}: rows and columns are two types of vertices", *notes]
+        )
 
     def _weight(self, key: str, found: Entries) -> tuple[np.ndarray | None, list[str]]:
         """Weights of the edges, and notes."""

@@ -13,7 +13,7 @@ import scipy.sparse
 
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.formats.adjacency import USUAL, AdjacencyDataset, files_next_to
-from gnnexp.datasets.formats.foreign import VERTEX, Edges, Foreign
+from gnnexp.datasets.formats.foreign import VERTEX, ForeignEdges, ForeignGraph
 from gnnexp.datasets.reading.content import MARK, content_of, endings, one_file, own_files
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.regular import is_file
@@ -71,7 +71,7 @@ class Metis(AdjacencyDataset):
         """The file of the graph."""
         return one_file(self.path, "metis", lambda one: endings(one) in _ENDINGS, ".graph or .metis")
 
-    def read(self) -> Foreign:
+    def read(self) -> ForeignGraph:
         """The graph in the file."""
         path = self.sources()[0]
         _refuse_webgraph(path)
@@ -79,7 +79,7 @@ class Metis(AdjacencyDataset):
         edges = _edges(str(path), rows, header, once=self.symmetrize)
         left = ["sizes"] * header.sizes + ["weights"] * (header.vertex_weights > 0)
         notes = [f"{' and '.join(left)} of vertices are left out"] if left else []
-        return Foreign({VERTEX: self.vertices(header.count)}, [edges], notes)
+        return ForeignGraph({VERTEX: self.vertices(header.count)}, [edges], notes)
 
 
 def _refuse_webgraph(path: Path) -> None:
@@ -142,7 +142,7 @@ def _header(key: str, line: bytes) -> _Header:
     return _Header(int(words[0]), int(words[1]), form[0] == "1", weights * (form[1] == "1"), form[2] == "1")
 
 
-def _edges(key: str, rows: list[np.ndarray], header: _Header, *, once: bool) -> Edges:
+def _edges(key: str, rows: list[np.ndarray], header: _Header, *, once: bool) -> ForeignEdges:
     """Each edge `once`, or in both directions.
 
     Raises:
@@ -192,7 +192,7 @@ def _edges(key: str, rows: list[np.ndarray], header: _Header, *, once: bool) -> 
         )
     _refuse_one_way(key, source, target, weight, header.count)
     kept = source <= target if once else slice(None)
-    return Edges(source[kept], target[kept], weight=None if weight is None else weight[kept].astype(np.float32))
+    return ForeignEdges(source[kept], target[kept], weight=None if weight is None else weight[kept].astype(np.float32))
 
 
 def _refuse_one_way(key: str, source: np.ndarray, target: np.ndarray, weight: np.ndarray | None, count: int) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from gnnexp.datasets.formats.dataset import ForeignDataset
-from gnnexp.datasets.formats.foreign import Foreign
+from gnnexp.datasets.formats.foreign import ForeignGraph
 from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph
 from gnnexp.datasets.formats.graph_files.gexf import read_gexf
 from gnnexp.datasets.formats.graph_files.gml import read_gml
@@ -80,7 +80,7 @@ class NetworkX(ForeignDataset):
         """The file."""
         return [one_file(self.path, "networkx", _fits, ", ".join(_READERS))]
 
-    def read(self) -> Foreign:
+    def read(self) -> ForeignGraph:
         """The graph in the file."""
         graph = read_graph_file(self.sources()[0], directed=self.directed)
         features = (

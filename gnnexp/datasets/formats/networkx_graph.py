@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse
 
 from gnnexp.datasets.base import check_memory
-from gnnexp.datasets.formats.foreign import EDGE, VERTEX, Edges, Foreign, Matrix, Vertices
+from gnnexp.datasets.formats.foreign import EDGE, VERTEX, ForeignEdges, ForeignGraph, ForeignVertices, Matrix
 from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph
 from gnnexp.datasets.reading.features import one_hot_columns
 from gnnexp.datasets.tables.engine import LARGEST
@@ -44,7 +44,7 @@ def foreign_of_networkx(
     split: str | None = None,
     form: FeatureForm = _AS_IT_IS,
     both_directions: bool = True,
-) -> Foreign:
+) -> ForeignGraph:
     """The arrays of a graph of NetworkX; see `foreign_of`."""
     return foreign_of(
         attributed(graph),
@@ -81,7 +81,7 @@ def foreign_of(
     split: str | None = None,
     form: FeatureForm = _AS_IT_IS,
     both_directions: bool = True,
-) -> Foreign:
+) -> ForeignGraph:
     """The arrays of a graph. Parallel edges are kept.
 
     An attribute that is `auto` is found by its name. Attributes `train_mask`, `val_mask` and `test_mask` are a split.
@@ -135,7 +135,7 @@ def foreign_of(
     findings.raise_all()
     assert links is not None
     edges, edge_notes = links
-    vertices = Vertices(len(names), rows, labels, splits, classes, _ids(names))
+    vertices = ForeignVertices(len(names), rows, labels, splits, classes, _ids(names))
     parts = [f"{role}={name}" for role, name in (("label", label), ("split", split)) if name]
     parts += [f"features={', '.join(columns)}"] if columns else []
     parts += [f"categories={', '.join(form.categories)}"] if form.categories else []
@@ -146,7 +146,7 @@ def foreign_of(
     ]
     parts += [f"not used: {', '.join(left[:_SHOWN])}"] if left else []
     first = f"{graph.kind}: {'; '.join(parts)}" if parts else graph.kind
-    return Foreign({VERTEX: vertices}, [edges], [first, *graph.notes, *edge_notes])
+    return ForeignGraph({VERTEX: vertices}, [edges], [first, *graph.notes, *edge_notes])
 
 
 def _attributes(rows: Sequence[Mapping[Any, Any]]) -> dict[str, list[Any]]:
@@ -399,7 +399,7 @@ def _splits(attributes: Attributes, split: str | None, names: Sequence[Any]) -> 
 
 
 # --- edges ------------------------------------------------------------------------------------------------------------
-def _edges(graph: AttributedGraph, weight: str | None, *, both_directions: bool) -> tuple[Edges, list[str]]:
+def _edges(graph: AttributedGraph, weight: str | None, *, both_directions: bool) -> tuple[ForeignEdges, list[str]]:
     """All edges, and notes."""
     known = dict.fromkeys(name for data in graph.edges for name in data)
     if weight == AUTO:
@@ -426,7 +426,7 @@ def _edges(graph: AttributedGraph, weight: str | None, *, both_directions: bool)
         other = ~graph.directed & (ends[:, 0] != ends[:, 1])
         ends = np.concatenate([ends, ends[other, ::-1]])
         weights = None if weights is None else np.concatenate([weights, weights[other]])
-    return Edges(ends[:, 0], ends[:, 1], EDGE, weight=weights), notes
+    return ForeignEdges(ends[:, 0], ends[:, 1], EDGE, weight=weights), notes
 
 
 def _weights(graph: AttributedGraph, weight: str) -> tuple[np.ndarray, list[str]]:

@@ -14,7 +14,7 @@ from gnnexp.errors import DataError, Problem
 
 
 @dataclass(frozen=True)
-class Guess:
+class FormatGuess:
     """A format, and how gnnexp reads it.
 
     Attributes:
@@ -32,7 +32,7 @@ class Guess:
 
 def recognised(
     path: Path, datasets: Mapping[str, type[Dataset]], limit: int | None = None, folder: Path | None = None
-) -> Guess:
+) -> FormatGuess:
     """The format of a file or a folder.
 
     Args:
@@ -60,11 +60,11 @@ def recognised(
         )
     for choice, lines in found.items():
         read = [f"dataset={choice}", *lines]
-        return Guess(choice, [*read, f"dataset.path={hydra_text(str(place))}"] if not _with_path(lines) else read)
+        return FormatGuess(choice, [*read, f"dataset.path={hydra_text(str(place))}"] if not _with_path(lines) else read)
     sample = None if limit is None or folder is None else sample_of(place, limit, folder)
     tables = guess_tables(place if sample is None else sample.place, place)
     if tables is not None:
-        return Guess("tables", *tables, sample)
+        return FormatGuess("tables", *tables, sample)
     raise DataError(
         Problem(
             "PATH",

@@ -18,7 +18,7 @@ _SHARD = re.compile(r"^(?P<stem>.*?)[-_.]?(?P<number>\d+)(?P<more>-of-\d+)?$")
 
 
 @dataclass(frozen=True)
-class Place:
+class TableSource:
     """A table that a place has.
 
     Attributes:
@@ -32,7 +32,7 @@ class Place:
     files: TableFiles
 
 
-def tables_at(place: Path) -> tuple[list[Place], list[Path]]:
+def tables_at(place: Path) -> tuple[list[TableSource], list[Path]]:
     """All tables of a file or a folder, and the other files."""
     entries = sorted(place.iterdir()) if place.is_dir() else [place]
     files = [one for one in entries if is_file(one) and not one.name.startswith(".")]
@@ -46,12 +46,12 @@ def tables_at(place: Path) -> tuple[list[Place], list[Path]]:
     return [replace(one, name=plain(one.text)) if names.count(one.name) > 1 else one for one in found], others
 
 
-def _place(text: str, paths: Sequence[Path]) -> Place:
+def _place(text: str, paths: Sequence[Path]) -> TableSource:
     kind = format_of(paths[0])
     assert kind is not None
     name = plain(text.split(".", maxsplit=1)[0].replace("*", ""))
     name = name if is_hydra_key(name) else f"table_{name}".rstrip("_")
-    return Place(name, text, TableFiles("PATH", tuple(paths), kind))
+    return TableSource(name, text, TableFiles("PATH", tuple(paths), kind))
 
 
 def _with_shards(files: Iterable[Path]) -> list[tuple[str, list[Path]]]:

@@ -13,7 +13,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from gnnexp.datasets.looking.places import UTF_16, Place, tables_at
+from gnnexp.datasets.looking.places import UTF_16, TableSource, tables_at
 from gnnexp.errors import DataError, Problem
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def sample_of(place: Path, limit: int, folder: Path) -> Sample | None:
     return Sample(folder if place.is_dir() else folder / place.name, rows, total)
 
 
-def _sampled(one: Place, root: Path, folder: Path, sizes: tuple[int, int]) -> Rows:
+def _sampled(one: TableSource, root: Path, folder: Path, sizes: tuple[int, int]) -> Rows:
     found, (share, limit) = [], sizes
     for path in one.files.paths:
         target = folder / path.relative_to(root)

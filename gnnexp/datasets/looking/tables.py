@@ -14,7 +14,7 @@ from gnnexp.datasets.looking.places import tables_at
 from gnnexp.datasets.looking.text import FIRST, is_unnamed, read_tables
 from gnnexp.datasets.reading.content import JSON_FACTOR, content_of, start_of
 from gnnexp.datasets.reading.npz import NpzFile, open_npy
-from gnnexp.datasets.tables.engine import Engine, Table, engine
+from gnnexp.datasets.tables.engine import Engine, SqlTable, engine
 from gnnexp.datasets.tables.roles import AUTO, NAMES, PAIRS, column, plain, words_of
 from gnnexp.datasets.tables.scan import quoted as in_sql
 from gnnexp.datasets.tables.vertices import SPLIT_WORDS
@@ -35,8 +35,8 @@ _OF_NODES = ("node", "vert", "label", "class", "target", "categor", "attribute",
 class _Found:
     """Tables of a folder by what they hold."""
 
-    edges: Mapping[str, Table]
-    nodes: Mapping[str, Table]
+    edges: Mapping[str, SqlTable]
+    nodes: Mapping[str, SqlTable]
     rows: Sequence[Path]
     texts: Mapping[str, str]  # how the configuration names each table
 
@@ -73,7 +73,7 @@ def guess_tables(place: Path, named: Path) -> tuple[list[str], dict[str, int]] |
         return overrides, _classes(reader, found.nodes)
 
 
-def _classes(reader: Engine, nodes: Mapping[str, Table]) -> dict[str, int]:
+def _classes(reader: Engine, nodes: Mapping[str, SqlTable]) -> dict[str, int]:
     """Columns of texts or whole numbers with few values, and how many."""
     found = {}
     for table in nodes.values():
@@ -85,7 +85,7 @@ def _classes(reader: Engine, nodes: Mapping[str, Table]) -> dict[str, int]:
     return found
 
 
-def _values(reader: Engine, table: Table, name: str) -> tuple[int, int]:
+def _values(reader: Engine, table: SqlTable, name: str) -> tuple[int, int]:
     """Different values and all values in the first rows of a column."""
     first = f"(SELECT {in_sql(name)} AS value FROM {table.name} LIMIT {FIRST})"
     values, rows = reader.rows(f"SELECT count(DISTINCT value), count(value) FROM {first}", table)[0]
@@ -99,7 +99,7 @@ def _sorted(reader: Engine, place: Path) -> tuple[_Found, list[str]]:
     bags = [one for one in places if one.text.endswith(".json") and _names_lists(one.files.paths[0])]
     rows += [one.files.paths[0] for one in bags]
     tables, form = read_tables(reader, [one for one in places if one not in bags])
-    groups: dict[str, dict[str, Table]] = {"edges": {}, "nodes": {}, "": {}}
+    groups: dict[str, dict[str, SqlTable]] = {"edges": {}, "nodes": {}, "": {}}
     for name, table in tables.items():
         groups[_group(reader, name, table)][name] = table
     edges, nodes = groups["edges"], groups["nodes"]
@@ -119,7 +119,7 @@ def _sorted(reader: Engine, place: Path) -> tuple[_Found, list[str]]:
     return _Found(edges, nodes, rows, {one.name: one.text for one in places}), form
 
 
-def _group(reader: Engine, place: str, table: Table) -> str:
+def _group(reader: Engine, place: str, table: SqlTable) -> str:
     """`edges` or `nodes`, by the names of columns; empty if neither fits."""
     names = {plain(name) for name in table.types}
     if any({first, second} <= names for first, second in PAIRS):
@@ -136,7 +136,7 @@ def _group(reader: Engine, place: str, table: Table) -> str:
     return "edges" if two_ends else ""
 
 
-def _group_of_unnamed(reader: Engine, place: str, table: Table) -> str:
+def _group_of_unnamed(reader: Engine, place: str, table: SqlTable) -> str:
     """By the name of the file, or by the types of the columns: two of one type are ends, a third is a weight."""
     kinds = list(table.types.values())
     if any(word in place for word in _OF_NODES):
@@ -190,7 +190,7 @@ def _overrides(reader: Engine, found: _Found) -> list[str]:
     return lines
 
 
-def _of_nodes(reader: Engine, table: Table) -> list[str]:
+def _of_nodes(reader: Engine, table: SqlTable) -> list[str]:
     """The columns of the only table of vertices, where their names do not say it."""
     names = list(table.types)
     if is_unnamed(table):
@@ -201,7 +201,7 @@ def _of_nodes(reader: Engine, table: Table) -> list[str]:
     return [] if known or len(identities) != 1 else [f"dataset.id={hydra_text(identities[0])}"]
 
 
-def _of_edges(table: Table) -> list[str]:
+def _of_edges(table: SqlTable) -> list[str]:
     """The columns of the only table of edges, where it has more than two without names."""
     names = list(table.types)
     if not is_unnamed(table) or len(names) == 2:
@@ -209,7 +209,7 @@ def _of_edges(table: Table) -> list[str]:
     return [f"dataset.{key}={name}" for key, name in zip(("source", "destination", "weight"), names, strict=True)]
 
 
-def _has_split(reader: Engine, table: Table) -> bool:
+def _has_split(reader: Engine, table: SqlTable) -> bool:
     """Whether a column has the words of a split and nothing else."""
     names = [name for name in table.types if plain(name) in NAMES["split"] and table.types[name] == "VARCHAR"]
     if len(names) != 1:
@@ -222,7 +222,7 @@ def _has_split(reader: Engine, table: Table) -> bool:
     return bool(words) and all(word in SPLIT_WORDS for (word,) in words)
 
 
-def _has_empty_cells(reader: Engine, table: Table) -> bool:
+def _has_empty_cells(reader: Engine, table: SqlTable) -> bool:
     """Whether numbers are missing in columns that may be features."""
     names = [
         name
@@ -257,7 +257,7 @@ def _entry(reader: Engine, found: _Found, place: str) -> list[str]:
     return keys
 
 
-def _type_of(reader: Engine, table: Table, name: str, nodes: Mapping[str, Table]) -> str:
+def _type_of(reader: Engine, table: SqlTable, name: str, nodes: Mapping[str, SqlTable]) -> str:
     """The only type that has the first ids of a column; empty if none or several have them.
 
     If no type has all of them, as in a sample of the tables, it is the only type that has some.

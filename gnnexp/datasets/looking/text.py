@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gnnexp.datasets.looking.places import UTF_16, Place
-from gnnexp.datasets.tables.engine import Engine, Table
+from gnnexp.datasets.looking.places import UTF_16, TableSource
+from gnnexp.datasets.tables.engine import Engine, SqlTable
 from gnnexp.datasets.tables.roles import has_usual_names
 from gnnexp.datasets.tables.scan import TextForm, literal, quoted
 from gnnexp.errors import DataError, Problem
@@ -19,7 +19,7 @@ _START = 1 << 20
 _FEW = 8  # columns of which the words of the first line are looked for in all columns
 
 
-def read_tables(reader: Engine, places: Sequence[Place]) -> tuple[dict[str, Table], list[str]]:
+def read_tables(reader: Engine, places: Sequence[TableSource]) -> tuple[dict[str, SqlTable], list[str]]:
     """The tables by the name of their place, and the overrides that read them so.
 
     Raises:
@@ -29,7 +29,7 @@ def read_tables(reader: Engine, places: Sequence[Place]) -> tuple[dict[str, Tabl
         encoding=_encoding([path for one in places if one.files.format == "text" for path in one.files.paths])
     )
 
-    def read() -> dict[str, Table]:
+    def read() -> dict[str, SqlTable]:
         return {one.name: reader.table(one.files, form) for one in places}
 
     tables = read()
@@ -51,7 +51,7 @@ def read_tables(reader: Engine, places: Sequence[Place]) -> tuple[dict[str, Tabl
     return tables, lines
 
 
-def is_unnamed(table: Table) -> bool:
+def is_unnamed(table: SqlTable) -> bool:
     """Whether the table has no line of names, so that DuckDB numbers its columns."""
     return list(table.types) == [
         f"column{number:0{len(str(len(table.types) - 1))}d}" for number in range(len(table.types))
@@ -99,7 +99,7 @@ def _encoding_of(path: Path) -> str | None:
     return "utf-8"
 
 
-def _header(reader: Engine, table: Table, kinds: Sequence[str]) -> bool | None:
+def _header(reader: Engine, table: SqlTable, kinds: Sequence[str]) -> bool | None:
     """Whether the first line has names, where that is not clear: not if a word of it is a value of a column.
 
     In a list of edges, the first destination may be a source further below, and no destination.
@@ -112,7 +112,7 @@ def _header(reader: Engine, table: Table, kinds: Sequence[str]) -> bool | None:
     return not any(reader.rows(f"SELECT {', '.join(known)} FROM {first}", table)[0])
 
 
-def _one_header(tables: dict[str, Table], headers: dict[str, bool]) -> bool:
+def _one_header(tables: dict[str, SqlTable], headers: dict[str, bool]) -> bool:
     for name, table in tables.items():
         if table.files.format == "text":
             headers.setdefault(name, not is_unnamed(table))
@@ -129,11 +129,11 @@ def _one_header(tables: dict[str, Table], headers: dict[str, bool]) -> bool:
     return next(iter(headers.values()))
 
 
-def _texts(table: Table) -> list[str]:
+def _texts(table: SqlTable) -> list[str]:
     return [name for name, kind in table.types.items() if kind == "VARCHAR"] if table.files.format == "text" else []
 
 
-def _nulls(reader: Engine, tables: dict[str, Table]) -> list[str]:
+def _nulls(reader: Engine, tables: dict[str, SqlTable]) -> list[str]:
     """Words for empty cells in columns that are otherwise numbers."""
     found: dict[str, None] = {}
     for table in tables.values():
@@ -152,7 +152,7 @@ def _nulls(reader: Engine, tables: dict[str, Table]) -> list[str]:
     return list(found)
 
 
-def _has_decimal_commas(reader: Engine, table: Table) -> bool:
+def _has_decimal_commas(reader: Engine, table: SqlTable) -> bool:
     """Whether a column has numbers such as 1,5 and nothing else."""
     for name in _texts(table):
         value = quoted(name)

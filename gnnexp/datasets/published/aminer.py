@@ -25,7 +25,7 @@ from gnnexp.datasets.base import (
 from gnnexp.datasets.published.archives import named
 from gnnexp.datasets.reading.features import feature_rows, one_hot_columns
 from gnnexp.datasets.reading.npz import NpzFile, open_npy
-from gnnexp.datasets.reading.tables import Table
+from gnnexp.datasets.reading.tables import NumberTable
 from gnnexp.datasets.reading.unpickle import csr_matrix
 from gnnexp.datasets.splits.split import given_split
 from gnnexp.errors import ConfigError, DataError, Findings, Problem
@@ -303,7 +303,7 @@ def _ids(path: Path, what: str, bound: int = 1 << 31) -> np.ndarray:
 
 def _read_pairs(path: Path, relation: str, target: str, num_labelled: int) -> np.ndarray:
     """`[n, 2]` ids of both ends, each in its type; those of the labelled type have a label."""
-    pairs = Table(path, "int64", "\t", low=0).read()
+    pairs = NumberTable(path, "int64", "\t", low=0).read()
     if pairs.shape[0] == 0 or pairs.shape[1] != 2:
         raise DataError(Problem(str(path), f"shape {pairs.shape}", "must be rows of two ids", _FIX))
     for letter, largest in zip(relation, pairs.max(axis=0).tolist(), strict=True):

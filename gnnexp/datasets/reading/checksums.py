@@ -18,7 +18,7 @@ from gnnexp.errors import Problem
 LARGEST = 1 << 24
 
 
-class Listed(NamedTuple):
+class PublishedFile(NamedTuple):
     """One published file; `sha256` is empty if it is not known."""
 
     dataset: str
@@ -66,10 +66,10 @@ _SHOWN = 3
 
 
 @cache
-def published() -> Sequence[Listed]:
+def published() -> Sequence[PublishedFile]:
     """All files of the table."""
     with Path(__file__).with_suffix(".csv").open(encoding="utf-8", newline="") as table:
-        return tuple(Listed(**row) for row in csv.DictReader(table))
+        return tuple(PublishedFile(**row) for row in csv.DictReader(table))
 
 
 def origin_of(digests: Mapping[Path, str], name: str) -> Origin:

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from gnnexp.datasets.reading.npz import DAMAGE, NpzFile
-from gnnexp.datasets.reading.tables import Table
+from gnnexp.datasets.reading.tables import NumberTable
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.regular import is_file
 from gnnexp.graph.storage.arrays import META
@@ -128,7 +128,7 @@ class TextStream(EdgeStream):
         self.name, self._given, self._lines = str(path), num_nodes, chunk_lines
         comma = path.name.removesuffix(".gz").endswith(".csv")
         delimiter = text.delimiter if text.delimiter is not None else "," if comma else None
-        self._table = Table(path, "int64", delimiter, text.header, text.comments, 0, num_nodes, settable=True)
+        self._table = NumberTable(path, "int64", delimiter, text.header, text.comments, 0, num_nodes, settable=True)
 
     @cached_property
     def _survey(self) -> tuple[int, int]:
@@ -250,7 +250,7 @@ def _ogb_nodes(raw: Path) -> int | None:
     path = raw / "num-node-list.csv.gz"
     if not path.is_file():
         return None
-    counts = Table(path, "int64", low=1).read()
+    counts = NumberTable(path, "int64", low=1).read()
     if counts.size != 1:
         raise DataError(
             Problem(

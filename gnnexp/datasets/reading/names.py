@@ -40,7 +40,7 @@ Columns = Mapping[str, Sequence[Column]]
 
 
 @dataclass(frozen=True)
-class Names:
+class GraphNames:
     """Names of what a prepared graph has.
 
     Attributes:
@@ -60,10 +60,10 @@ class Names:
         write_json(writer.extra(_FILE), asdict(self))
 
 
-def names_of(folder: Path) -> Names:
+def names_of(folder: Path) -> GraphNames:
     """The names that stand next to a prepared graph. A dataset whose vertices have no names has none."""
     path = folder / _FILE
-    return Names(**json.loads(path.read_text("utf-8"))) if path.is_file() else Names()
+    return GraphNames(**json.loads(path.read_text("utf-8"))) if path.is_file() else GraphNames()
 
 
 def ids_file(kind: str) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from gnnexp.datasets.base import believable, check_memory, require
 from gnnexp.datasets.reading.npz import NpzFile
-from gnnexp.datasets.reading.tables import Table
+from gnnexp.datasets.reading.tables import NumberTable
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.files.regular import is_file
 
@@ -74,7 +74,7 @@ class OgbRaw:
 
 def read_table(path: Path, dtype: Literal["int64", "float32", "float64"], high: int | None = None) -> np.ndarray:
     """`[n, k]` numbers of a file. Integers must be from 0 to below `high`."""
-    return Table(path, dtype, low=0 if dtype == "int64" else None, high=high).read()
+    return NumberTable(path, dtype, low=0 if dtype == "int64" else None, high=high).read()
 
 
 def check_count(num_nodes: int, edges: np.ndarray | None, key: str, findings: Findings) -> None:
@@ -223,7 +223,7 @@ def read_typed(folder: Path, *, labelled: bool) -> OgbRaw:
 
 def _node_types(path: Path) -> dict[str, range]:
     """The range of vertices of each type, by name of the type. The file has a line of names and a line of counts."""
-    rows = Table(path).words()
+    rows = NumberTable(path).words()
     names, counts = rows if len(rows) == 2 else ([], [])
     sound = len(names) == len(counts) == len(set(names)) > 0 and all(map(_NAME.fullmatch, names))
     if not sound or not all(count.isdecimal() and len(count) < 16 for count in counts):
@@ -236,7 +236,7 @@ def _node_types(path: Path) -> dict[str, range]:
 
 def _triplets(path: Path, nodes: Mapping[str, range]) -> list[list[str]]:
     """For each relation: type of heads, name of the relation, type of tails."""
-    rows = Table(path).words()
+    rows = NumberTable(path).words()
     wrong = [row for row in rows if len(row) != 3 or not {row[0], row[2]} <= set(nodes) or not _NAME.fullmatch(row[1])]
     if wrong or not rows or len(set(map(tuple, rows))) < len(rows):
         allowed = f"must be head, relation and tail, each once, of the types {', '.join(nodes)}"
@@ -267,7 +267,7 @@ def _relation_numbers(raw: Path, triplets: Sequence[Sequence[str]]) -> list[int]
         path = raw / "relations" / "___".join(triplet) / "edge_reltype.csv.gz"
         if not is_file(path):
             return []
-        first = next(Table(path, "int64", low=0, high=1 << 31).chunks(1), None)
+        first = next(NumberTable(path, "int64", low=0, high=1 << 31).chunks(1), None)
         if first is not None:
             numbers.append(int(first[0, 0]))
     # ogbn-mag has zeros everywhere.

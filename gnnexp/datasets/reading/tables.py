@@ -57,7 +57,7 @@ class _Unpacked(gzip.GzipFile):
 
 
 @dataclass(frozen=True)
-class Table:
+class NumberTable:
     """A text file of numbers, and its format.
 
     Attributes:

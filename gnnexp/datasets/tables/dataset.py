@@ -15,7 +15,7 @@ import numpy as np
 
 from gnnexp.datasets.base import Dataset, data_folder, require
 from gnnexp.datasets.reading.features import Sparse
-from gnnexp.datasets.reading.names import Columns, Names, is_of_names
+from gnnexp.datasets.reading.names import Columns, GraphNames, is_of_names
 from gnnexp.datasets.splits.held_out import (
     NO_REVERSES,
     SAME_TYPE,
@@ -30,10 +30,10 @@ from gnnexp.datasets.tables.engine import Engine, engine
 from gnnexp.datasets.tables.features import FILES, FeatureForm, NewValues, rows_of_file
 from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.datasets.tables.layout import (
-    Asked,
+    ColumnOptions,
     EdgeEntries,
     EdgeTable,
-    Layout,
+    TableLayout,
     check_tables,
     edge_tables,
     find_layout,
@@ -45,8 +45,8 @@ from gnnexp.datasets.tables.scaling import Empty
 from gnnexp.datasets.tables.scan import TextForm, path_values
 from gnnexp.datasets.tables.vertices import LabelKind, Labels, NoLabel, read_splits, splits_of_files
 from gnnexp.datasets.tables.write import (
-    Numbered,
-    Rules,
+    NumberedTables,
+    TableRules,
     features_of,
     labels_of,
     link_times,
@@ -212,7 +212,7 @@ class Tables(Dataset):
 
         return known_tables(place)
 
-    def like(self, names: Names) -> Self:
+    def like(self, names: GraphNames) -> Self:
         """See `Dataset.like`. A model of a graph without columns of features takes any tables."""
         made = copy.copy(self)
         made._known = names.columns or None
@@ -251,10 +251,10 @@ class Tables(Dataset):
         assert vertices is not None and edges is not None
         return vertices, edges
 
-    def _asked(self) -> Asked:
+    def _asked(self) -> ColumnOptions:
         split = self.split_column if self.split == "column" else None
         time = self.time if self.split == "time" else None
-        return Asked(
+        return ColumnOptions(
             self.id,
             self.source,
             self.destination,
@@ -298,7 +298,7 @@ class Tables(Dataset):
                 self._hold_out(layout, self._write(reader, layout, Path(place), whole), whole, folder)
         return open_graph(folder)
 
-    def layout(self, reader: Engine) -> Layout:
+    def layout(self, reader: Engine) -> TableLayout:
         """What each column means, found without reading all rows."""
         return find_layout(reader, *self._files(), self._form, self._asked())
 
@@ -306,7 +306,7 @@ class Tables(Dataset):
     def _form(self) -> TextForm:
         return TextForm(self.delimiter, self.header, self.encoding, self.nulls, self.decimal, self.path_columns)
 
-    def _hold_out(self, layout: Layout, numbered: Numbered, whole: Path, folder: Path) -> None:
+    def _hold_out(self, layout: TableLayout, numbered: NumberedTables, whole: Path, folder: Path) -> None:
         """Write the graph in `whole` to `folder` without the held-out links. All edges are in memory."""
         count, found = numbered.num_relations, open_graph(whole)
         reverses = NO_REVERSES if not self.symmetrize else count if count > 1 and self._inverse(layout) else SAME_TYPE
@@ -334,7 +334,7 @@ class Tables(Dataset):
         """Whether weights come from all rows. If links are held out by time, only rows before that time count."""
         return self.link_split is None or self.split != "time"
 
-    def _older(self, graph: Graph, layout: Layout, numbered: Numbered, whole: Path, begins: Times) -> Graph:
+    def _older(self, graph: Graph, layout: TableLayout, numbered: NumberedTables, whole: Path, begins: Times) -> Graph:
         """The graph with the weights and the parallel edges of rows that are older than held-out links.
 
         `whole` has the ids of vertices.
@@ -359,13 +359,13 @@ class Tables(Dataset):
             notes=(*graph.notes, *merged.notes(rules.merge_weights)),
         )
 
-    def _inverse(self, layout: Layout) -> bool:
+    def _inverse(self, layout: TableLayout) -> bool:
         if self.inverse_relations is not None:
             return self.inverse_relations
         return len(layout.types) > 1 or any(one.relation is not None for one in layout.edges)
 
-    def _rules(self, layout: Layout) -> Rules:
-        return Rules(
+    def _rules(self, layout: TableLayout) -> TableRules:
+        return TableRules(
             self.symmetrize,
             self._inverse(layout),
             self.self_loops,
@@ -375,7 +375,7 @@ class Tables(Dataset):
             self.buffer_bytes,
         )
 
-    def _write(self, reader: Engine, layout: Layout, place: Path, folder: Path) -> Numbered:
+    def _write(self, reader: Engine, layout: TableLayout, place: Path, folder: Path) -> NumberedTables:
         file, rules, findings = self.feature_file(), self._rules(layout), Findings()
         graph = number(reader, layout, rules, place, None if file is None else rows_of_file(file))
         form = FeatureForm(self.categories, self.empty, self.standardize, self._known, self.new_values)
@@ -388,7 +388,7 @@ class Tables(Dataset):
         assert made is not None and split is not None
         (features, columns, rounded), (splits, notes) = made, split
         notes = [*graph.notes, *rounded, *(() if labels is None else labels.notes), *notes]
-        names = Names(list(graph.counts), [] if labels is None else labels.classes, layout.relations, columns)
+        names = GraphNames(list(graph.counts), [] if labels is None else labels.classes, layout.relations, columns)
         with GraphWriter(folder) as writer:
             graph = write_ids(graph, writer)
             reader.close()
@@ -417,7 +417,7 @@ class Tables(Dataset):
         return path
 
     def _splits(
-        self, reader: Engine, layout: Layout, graph: Numbered, labels: Labels | None
+        self, reader: Engine, layout: TableLayout, graph: NumberedTables, labels: Labels | None
     ) -> tuple[Splits, list[str]]:
         """The split of the vertices, and what to note about it."""
         by_file = self.split == "files"
@@ -443,7 +443,7 @@ class Tables(Dataset):
         )
 
     def _split_by_time(
-        self, reader: Engine, layout: Layout, graph: Numbered, labels: Labels
+        self, reader: Engine, layout: TableLayout, graph: NumberedTables, labels: Labels
     ) -> tuple[Splits, list[str]]:
         [(kind, nodes)] = [(kind, one) for kind, one in layout.vertices.items() if one.time is not None]
         start, stop = graph.starts[kind], graph.starts[kind] + graph.counts[kind]

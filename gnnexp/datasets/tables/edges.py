@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gnnexp.datasets.tables.engine import Engine, Table, single
-from gnnexp.datasets.tables.moments import Moment
+from gnnexp.datasets.tables.engine import Engine, SqlTable, single
+from gnnexp.datasets.tables.moments import TimeColumn
 from gnnexp.datasets.tables.scan import quoted
 from gnnexp.datasets.tables.written import has_point, integers_in, text_of, with_points
 from gnnexp.errors import DataError, Problem
@@ -62,13 +62,13 @@ class EdgeColumns:
     """
 
     name: str
-    table: Table
+    table: SqlTable
     source: str
     destination: str
     types: tuple[str, str]
     weight: str | None = None
     relation: Relation | None = None
-    time: Moment | None = None
+    time: TimeColumn | None = None
 
     @property
     def ends(self) -> list[tuple[str, str]]:
@@ -144,7 +144,7 @@ class EdgeData(NamedTuple):
     fix: str
 
 
-def relation_of(reader: Engine, table: Table, name: str) -> tuple[Table, Relation]:
+def relation_of(reader: Engine, table: SqlTable, name: str) -> tuple[SqlTable, Relation]:
     """The relations of a column, in the order of integers if all of them are some; and the table (`with_points`).
 
     Raises:

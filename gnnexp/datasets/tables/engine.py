@@ -67,7 +67,7 @@ class Points(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table:
+class SqlTable:
     """A table that queries can name.
 
     Attributes:
@@ -114,7 +114,7 @@ class Engine:
         """Free the memory of all tables, which are gone then."""
         self._connection.close()
 
-    def table(self, files: TableFiles, form: TextForm | None = None, *, as_text: Sequence[str] = ()) -> Table:
+    def table(self, files: TableFiles, form: TextForm | None = None, *, as_text: Sequence[str] = ()) -> SqlTable:
         """The table in `files`.
 
         Args:
@@ -140,11 +140,11 @@ class Engine:
             types = max(types, spaced, key=lambda one: len(one[1]))
         if files.format == "json" and as_text:
             types = self._view(files, form, texts, {**types[1], **texts})
-        table = Table(files, *types, of_paths=of_paths, decimal=form.decimal if files.format == "text" else ".")
+        table = SqlTable(files, *types, of_paths=of_paths, decimal=form.decimal if files.format == "text" else ".")
         self._refuse_twice(table)
         return table
 
-    def as_written(self, table: Table, names: Iterable[str]) -> Table:
+    def as_written(self, table: SqlTable, names: Iterable[str]) -> SqlTable:
         """The same table, in which a text's columns `names` are texts, byte by byte as the file writes them.
 
         Otherwise `1.10` would be 1.1, and `1E5` 100000. Tables with types of their own (Parquet, Arrow) stay.
@@ -181,7 +181,7 @@ class Engine:
         name, found = self._view(table.files, form, {**given, **dict.fromkeys(looks, "VARCHAR")}, types)
         return replace(table, name=name, types=found, looks=looks)
 
-    def as_numbers(self, table: Table, names: Iterable[str]) -> Table:
+    def as_numbers(self, table: SqlTable, names: Iterable[str]) -> SqlTable:
         """The same table, in which columns `names` of whole numbers of a text are real numbers.
 
         A sample of rows found their types. Fractions in later rows would be rounded: DuckDB reads `2.75` as the
@@ -196,7 +196,7 @@ class Engine:
         name, types = self._view(table.files, form, {**given, **wider})
         return replace(table, name=name, types=types)
 
-    def has_fractions(self, table: Table, name: str) -> bool:
+    def has_fractions(self, table: SqlTable, name: str) -> bool:
         """Whether a column of a text whose sample has whole numbers has others further below."""
         if table.files.format != "text" or table.types[name] not in WHOLE or name in table.of_paths:
             return False
@@ -204,7 +204,7 @@ class Engine:
         asked = f"SELECT 1 FROM {written.name} WHERE regexp_matches({quoted(name)}, '[.eE]') LIMIT 1"
         return bool(self.rows(asked, written))
 
-    def _refuse_twice(self, table: Table) -> None:
+    def _refuse_twice(self, table: SqlTable) -> None:
         """Raise if a file has two columns of one name. DuckDB renames the second one, `label_1`.
 
         Raises:
@@ -229,7 +229,7 @@ class Engine:
             ]
         )
 
-    def _names_of_file(self, table: Table) -> list[str]:
+    def _names_of_file(self, table: SqlTable) -> list[str]:
         """The names of columns as the first file has them."""
         path = table.files.paths[0]
         if table.files.format == "parquet":
@@ -283,7 +283,7 @@ class Engine:
         )
         return name, {column[0]: column[1] for column in columns}
 
-    def rows(self, sql: str, table: Table) -> list[tuple[Any, ...]]:
+    def rows(self, sql: str, table: SqlTable) -> list[tuple[Any, ...]]:
         """All rows of a small result.
 
         Raises:
@@ -296,7 +296,7 @@ class Engine:
         self._refuse_rejects(table.files)
         return found
 
-    def batches(self, sql: str, table: Table) -> Generator[pa.RecordBatch, None, None]:
+    def batches(self, sql: str, table: SqlTable) -> Generator[pa.RecordBatch, None, None]:
         """A result of any size in record batches, in the order of the files.
 
         Raises:
@@ -318,7 +318,7 @@ class Engine:
         self._connection.execute("SET threads = 1")
         return step()
 
-    def keep(self, sql: str, table: Table) -> str:
+    def keep(self, sql: str, table: SqlTable) -> str:
         """The result of a query as a table of its own, in memory or in the engine's folder: its name in SQL.
 
         Raises:
@@ -334,7 +334,7 @@ class Engine:
         self._connection.execute(f"CREATE TYPE {name} AS ENUM ({', '.join(map(literal, texts))})")
         return name
 
-    def rows_by_file(self, table: Table) -> list[tuple[Path, int]]:
+    def rows_by_file(self, table: SqlTable) -> list[tuple[Path, int]]:
         """The files of a table in the order of its rows, with their numbers of rows. One pass if there are several."""
         paths = table.files.paths
         if table.files.format == "arrow":
@@ -346,12 +346,12 @@ class Engine:
         counts = dict(self.by_file(table, "count(*)"))
         return [(path, counts.get(str(path), 0)) for path in paths]
 
-    def by_file(self, table: Table, asked: str) -> list[tuple[Any, ...]]:
+    def by_file(self, table: SqlTable, asked: str) -> list[tuple[Any, ...]]:
         """For each file with rows its path, and what is asked: aggregates in SQL. Not for Arrow files."""
         rows = query_of(table.files, *self._scans[table.name], named=True)
         return self.rows(f"SELECT {quoted(FILE)}, {asked} FROM ({rows}) GROUP BY {quoted(FILE)}", table)
 
-    def dialect(self, table: Table) -> Dialect:
+    def dialect(self, table: SqlTable) -> Dialect:
         """How a text is read."""
         form, given, _ = self._scans[table.name]
         first = replace(table.files, paths=table.files.paths[:1])

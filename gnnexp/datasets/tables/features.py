@@ -16,7 +16,7 @@ from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.reading.names import Column, Columns
 from gnnexp.datasets.reading.npz import NpzFile, open_npy
 from gnnexp.datasets.reading.sparse import read_sparse_npz
-from gnnexp.datasets.tables.engine import LARGEST, MOST_SHOWN, Engine, Table
+from gnnexp.datasets.tables.engine import LARGEST, MOST_SHOWN, Engine, SqlTable
 from gnnexp.datasets.tables.ids import Ids
 from gnnexp.datasets.tables.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.scaling import Empty, Moments, in_columns, loses, lost, of_columns, scaled
@@ -201,7 +201,7 @@ def _filled(
     return out
 
 
-def _differing(table: Table, entry: Column, known: Column, form: FeatureForm) -> list[Problem]:
+def _differing(table: SqlTable, entry: Column, known: Column, form: FeatureForm) -> list[Problem]:
     """Problems of a column of numbers that a trained model cannot take."""
     where, problems = f"{table.files.shown}, column {entry['column']}", []
     if entry["width"] != known["width"]:
@@ -292,11 +292,11 @@ def _one_hot(
     )
 
 
-def _is_list(table: Table, name: str) -> bool:
+def _is_list(table: SqlTable, name: str) -> bool:
     return table.types[name].endswith("]")
 
 
-def width_of(reader: Engine, table: Table, name: str) -> int:
+def width_of(reader: Engine, table: SqlTable, name: str) -> int:
     """Columns of a feature: 1, or the length of its lists.
 
     Raises:

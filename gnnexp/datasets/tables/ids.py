@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from gnnexp.datasets.tables.engine import BATCH_ROWS, MOST_SHOWN, Engine, Table
+from gnnexp.datasets.tables.engine import BATCH_ROWS, MOST_SHOWN, Engine, SqlTable
 from gnnexp.datasets.tables.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.scan import quoted
 from gnnexp.datasets.tables.written import NoIntegersError, bytes_of, first_other, id_of, printed, text_of
@@ -249,7 +249,7 @@ def array_of(known: Dictionary) -> pa.Array:
     return pa.LargeStringArray.from_buffers(offsets.size - 1, pa.py_buffer(offsets), pa.py_buffer(data))
 
 
-def ids_of_rows(engine: Engine, table: Table, column: str, kind: str, *, text: bool) -> Ids:
+def ids_of_rows(engine: Engine, table: SqlTable, column: str, kind: str, *, text: bool) -> Ids:
     """The ids of a table with a row for each vertex.
 
     Args:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gnnexp.datasets.reading.names import Column, Columns
 from gnnexp.datasets.tables.edges import RELATIONS, EdgeColumns, relation_of
-from gnnexp.datasets.tables.engine import Engine, Table
+from gnnexp.datasets.tables.engine import Engine, SqlTable
 from gnnexp.datasets.tables.files import TableFiles, find_files
 from gnnexp.datasets.tables.moments import moment_of, with_fractions
 from gnnexp.datasets.tables.roles import AUTO, check_header, column, ends, is_only_header, words_of
@@ -35,7 +35,7 @@ EdgeEntries = str | Mapping[str, str | Mapping[str, str | None]]
 
 
 @dataclass(frozen=True)
-class Asked:
+class ColumnOptions:
     """The configuration's words on columns; see `Tables`.
 
     Times are None if nothing is split by time, and links need one if `links_by_time`.
@@ -83,7 +83,7 @@ class EdgeTable:
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableLayout:
     """All tables and the meaning of their columns.
 
     Attributes:
@@ -107,7 +107,7 @@ class Layout:
             one.name if one.relation is None else f"{one.name}/{name}" for one in self.edges for name in one.relations
         ]
 
-    def ids(self) -> list[tuple[Table, str, str]]:
+    def ids(self) -> list[tuple[SqlTable, str, str]]:
         """Each column of ids: its table, its name, and the type of the vertices."""
         found = [(nodes.written, nodes.id, kind) for kind, nodes in self.vertices.items()]
         return [*found, *((one.table, end, kind) for one in self.edges for end, kind in one.ends)]
@@ -118,7 +118,7 @@ class Layout:
         found += [(one.table, one.relation.column, "relations") for one in self.edges if one.relation is not None]
         return [note_of(table, name, table.points[name], what) for table, name, what in found if name in table.points]
 
-    def after(self, reader: Engine, error: NoIntegersError) -> Layout:
+    def after(self, reader: Engine, error: NoIntegersError) -> TableLayout:
         """The layout that fits also an id which is no integer, as the sample of rows has them.
 
         Where files write all ids of a column with `.0`, or none, ids stay integers. Otherwise they are texts.
@@ -175,7 +175,7 @@ def vertex_tables(folder: Path, nodes: str | Mapping[str, str] | None) -> dict[s
     return {kind: files for kind, files in found.items() if files is not None}
 
 
-def edge_tables(folder: Path, edges: EdgeEntries, asked: Asked) -> list[EdgeTable]:
+def edge_tables(folder: Path, edges: EdgeEntries, asked: ColumnOptions) -> list[EdgeTable]:
     """The files of `dataset.edges`, in order.
 
     Raises:
@@ -230,8 +230,8 @@ def check_tables(nodes: str | Mapping[str, str] | None, edges: EdgeEntries) -> l
 
 
 def find_layout(
-    reader: Engine, vertices: Mapping[str, TableFiles], edges: Sequence[EdgeTable], form: TextForm, asked: Asked
-) -> Layout:
+    reader: Engine, vertices: Mapping[str, TableFiles], edges: Sequence[EdgeTable], form: TextForm, asked: ColumnOptions
+) -> TableLayout:
     """What each column means.
 
     Raises:
@@ -239,7 +239,7 @@ def find_layout(
     """
     findings = Findings()
 
-    def table(files: TableFiles, *kinds: str) -> Table:
+    def table(files: TableFiles, *kinds: str) -> SqlTable:
         found = reader.table(files, form)
         if form.header is None:
             if is_only_header(reader, found, kinds):
@@ -289,7 +289,7 @@ def find_layout(
     known = {kind: one for kind, one in nodes.items() if one is not None}
     read = [one for one in links if one is not None]
     types = dict.fromkeys([*known, *(kind for one in read for kind in one.types)])
-    layout = Layout(_with_one_target(known, asked), read, list(types), frozenset())
+    layout = TableLayout(_with_one_target(known, asked), read, list(types), frozenset())
     texts = {kind for table, name, kind in layout.ids() if not findings.attempt(are_integers, reader, table, name)}
     findings.raise_all()
     return replace(layout, texts=frozenset(texts))
@@ -322,7 +322,7 @@ def _path_problems(tables: Sequence[TableFiles], form: TextForm) -> list[Problem
     return problems
 
 
-def _relation_column(table: Table, given: str | None, taken: Sequence[str]) -> str | None:
+def _relation_column(table: SqlTable, given: str | None, taken: Sequence[str]) -> str | None:
     """The column of relations. A guessed one must have texts or whole numbers, in a text perhaps with `.0`.
 
     Raises:
@@ -345,7 +345,7 @@ def _relation_column(table: Table, given: str | None, taken: Sequence[str]) -> s
     )
 
 
-def _named_nowhere(tables: Mapping[str, Table], asked: Asked) -> list[Problem]:
+def _named_nowhere(tables: Mapping[str, SqlTable], asked: ColumnOptions) -> list[Problem]:
     """Problems of columns that the configuration names and no table of vertices has."""
     if asked.known is not None:
         return []
@@ -365,7 +365,7 @@ def _named_nowhere(tables: Mapping[str, Table], asked: Asked) -> list[Problem]:
     ]
 
 
-def _vertex_columns(reader: Engine, table: Table, kind: str, asked: Asked) -> VertexColumns:
+def _vertex_columns(reader: Engine, table: SqlTable, kind: str, asked: ColumnOptions) -> VertexColumns:
     def here(name: str | None) -> str | None:  # with several types, a column may be in the table of another type
         return name if name == AUTO or name in table.types else None
 
@@ -428,12 +428,12 @@ def _vertex_columns(reader: Engine, table: Table, kind: str, asked: Asked) -> Ve
     return VertexColumns(kind, table, written, identity, label, split, tuple(features), categories, time)
 
 
-def _is_empty(reader: Engine, table: Table, name: str) -> bool:
+def _is_empty(reader: Engine, table: SqlTable, name: str) -> bool:
     """Whether all cells of a column are empty. Text does not say then that the column has numbers."""
     return not reader.rows(f"SELECT count({quoted(name)}) FROM {table.name}", table)[0][0]
 
 
-def _known_columns(table: Table, entries: Sequence[Column]) -> tuple[list[str], list[str]]:
+def _known_columns(table: SqlTable, entries: Sequence[Column]) -> tuple[list[str], list[str]]:
     """The columns of numbers and the columns of categories that a trained model takes.
 
     Raises:
@@ -456,7 +456,7 @@ def _known_columns(table: Table, entries: Sequence[Column]) -> tuple[list[str], 
     return numbers, categories
 
 
-def _with_one_target(vertices: Mapping[str, VertexColumns], asked: Asked) -> Mapping[str, VertexColumns]:
+def _with_one_target(vertices: Mapping[str, VertexColumns], asked: ColumnOptions) -> Mapping[str, VertexColumns]:
     """The same tables.
 
     Raises:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnexp.datasets.splits.times import Times
-from gnnexp.datasets.tables.engine import MOST_SHOWN, WHOLE, Engine, Table
+from gnnexp.datasets.tables.engine import MOST_SHOWN, WHOLE, Engine, SqlTable
 from gnnexp.datasets.tables.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.scan import TextForm, quoted
 from gnnexp.errors import DataError, Problem
@@ -22,7 +22,7 @@ _ISO = "2024-05-17, 2024-05-17T10:30:00, or with a time zone 2024-05-17T10:30:00
 
 
 @dataclass(frozen=True)
-class Moment:
+class TimeColumn:
     """A column of times.
 
     Attributes:
@@ -43,12 +43,12 @@ class Moment:
         return f"is missing, or no date ({_ISO})" if self.dated else "is no finite number"
 
 
-def with_fractions(engine: Engine, table: Table, column: str | None) -> Table:
+def with_fractions(engine: Engine, table: SqlTable, column: str | None) -> SqlTable:
     """The same table; a column of times is real if it has fractions anywhere. Integers may have 19 digits, and stay."""
     return table if column is None or not engine.has_fractions(table, column) else engine.as_numbers(table, [column])
 
 
-def moment_of(table: Table, column: str) -> Moment:
+def moment_of(table: SqlTable, column: str) -> TimeColumn:
     """How the times of a column are read. A date or a text without a time zone counts as UTC.
 
     Raises:
@@ -56,14 +56,14 @@ def moment_of(table: Table, column: str) -> Moment:
     """
     name, kind = quoted(column), re.sub(r"\(.*\)$", "", table.types[column])
     if kind in WHOLE:
-        return Moment(column, f"{name}::BIGINT", np.dtype(np.int64), dated=False)
+        return TimeColumn(column, f"{name}::BIGINT", np.dtype(np.int64), dated=False)
     if kind in _REAL:
-        return Moment(column, f"{name}::DOUBLE", np.dtype(np.float64), dated=False)
+        return TimeColumn(column, f"{name}::DOUBLE", np.dtype(np.float64), dated=False)
     if kind == "VARCHAR":
-        return Moment(column, f"epoch_us(TRY_CAST({name} AS TIMESTAMP))", np.dtype(np.int64), dated=True)
+        return TimeColumn(column, f"epoch_us(TRY_CAST({name} AS TIMESTAMP))", np.dtype(np.int64), dated=True)
     if kind in _DATES:
         plain = name if kind == "TIMESTAMP WITH TIME ZONE" else f"{name}::TIMESTAMP"
-        return Moment(
+        return TimeColumn(
             column, f"(CASE WHEN isfinite({name}) THEN epoch_us({plain}) END)", np.dtype(np.int64), dated=True
         )
     raise DataError(
@@ -76,7 +76,7 @@ def moment_of(table: Table, column: str) -> Moment:
     )
 
 
-def read_times(engine: Engine, table: Table, moment: Moment, among: np.ndarray) -> Times:
+def read_times(engine: Engine, table: SqlTable, moment: TimeColumn, among: np.ndarray) -> Times:
     """The times of the rows `among` `[n]` bool. Those of other rows may be missing.
 
     Raises:
@@ -103,7 +103,7 @@ def read_times(engine: Engine, table: Table, moment: Moment, among: np.ndarray) 
     return Times(values[among], moment.column, moment.dated)
 
 
-def check_days(engine: Engine, table: Table, column: str, form: TextForm) -> None:
+def check_days(engine: Engine, table: SqlTable, column: str, form: TextForm) -> None:
     """Refuse a column of days that can be read in more than one way. DuckDB would take one without a word.
 
     Args:

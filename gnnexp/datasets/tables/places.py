@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from gnnexp.datasets.tables.engine import Engine, Table
+from gnnexp.datasets.tables.engine import Engine, SqlTable
 from gnnexp.datasets.tables.scan import Dialect
 from gnnexp.errors import DataError, Problem
 
@@ -35,7 +35,7 @@ class WrongRow(NamedTuple):
     said: str
 
 
-def refuse_rows(engine: Engine, table: Table, first: Sequence[WrongRow], count: int, fix: str) -> None:
+def refuse_rows(engine: Engine, table: SqlTable, first: Sequence[WrongRow], count: int, fix: str) -> None:
     """Refuse a table with wrong rows.
 
     Args:
@@ -57,7 +57,7 @@ def refuse_rows(engine: Engine, table: Table, first: Sequence[WrongRow], count: 
     raise DataError(problems)
 
 
-def places_of(engine: Engine, table: Table, rows: Sequence[int]) -> dict[int, str]:
+def places_of(engine: Engine, table: SqlTable, rows: Sequence[int]) -> dict[int, str]:
     """The place of each row: `FILE, line 17` in a text and in JSON lines, `FILE, row 16` in all other files.
 
     Lines and rows begin with 1. A row of a text that takes several lines has the number of its first line.
@@ -78,7 +78,7 @@ def places_of(engine: Engine, table: Table, rows: Sequence[int]) -> dict[int, st
     return found | {row: f"{table.files.shown}, row {row + 1}" for row in rows if row not in found}
 
 
-def _lines(engine: Engine, table: Table, path: Path, rows: list[int]) -> Iterable[int | None]:
+def _lines(engine: Engine, table: SqlTable, path: Path, rows: list[int]) -> Iterable[int | None]:
     """The line of each row of a file, None where only the row is known. `rows` begin with 0 and ascend."""
     nothing = [None] * len(rows)
     if not rows or rows[-1] >= _MOST_ROWS:

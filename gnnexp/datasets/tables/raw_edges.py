@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gnnexp.datasets.tables.edges import ENDS, EdgeColumns
-from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, SqlTable
 from gnnexp.datasets.tables.ids import Ids, array_of
 from gnnexp.datasets.tables.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.spool import Spool
@@ -205,7 +205,7 @@ class _End:
         texts: the different texts, if ids are texts.
     """
 
-    table: Table
+    table: SqlTable
     column: str
     kind: str
     texts: Dictionary | None

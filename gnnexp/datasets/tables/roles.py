@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from gnnexp.datasets.tables.engine import Engine, Table
+from gnnexp.datasets.tables.engine import Engine, SqlTable
 from gnnexp.errors import DataError, Problem
 
 AUTO = "auto"
@@ -56,7 +56,7 @@ def words_of(kind: str) -> tuple[str, ...]:
 
 
 def column(
-    table: Table,
+    table: SqlTable,
     role: str,
     given: str | None,
     *,
@@ -95,7 +95,7 @@ def column(
     raise DataError(Problem(table.files.shown, list(table.types), said, f"set dataset.{role}=COLUMN"))
 
 
-def ends(table: Table, source: str, destination: str, types: tuple[str, str]) -> tuple[str, str]:
+def ends(table: SqlTable, source: str, destination: str, types: tuple[str, str]) -> tuple[str, str]:
     """The columns of both ends of an edge between vertices of two `types`.
 
     Raises:
@@ -127,7 +127,7 @@ def _usual(kinds: Sequence[str]) -> set[str]:
     return {name for names in (*NAMES.values(), *PAIRS, *map(words_of, kinds)) for name in names}
 
 
-def is_only_header(reader: Engine, table: Table, kinds: Sequence[str]) -> bool:
+def is_only_header(reader: Engine, table: SqlTable, kinds: Sequence[str]) -> bool:
     """Whether a text has one line, and that has names of columns. DuckDB may take it as data."""
     if table.files.format != "text" or not all(re.fullmatch(r"column\d+", name) for name in table.own):
         return False
@@ -135,7 +135,7 @@ def is_only_header(reader: Engine, table: Table, kinds: Sequence[str]) -> bool:
     return len(rows) == 1 and any(plain(str(cell)) in _usual(kinds) for cell in rows[0])
 
 
-def check_header(table: Table, kinds: Sequence[str] = ()) -> None:
+def check_header(table: SqlTable, kinds: Sequence[str] = ()) -> None:
     """Check that the first line of a text has names of columns, where `dataset.header` does not say so.
 
     Raises:
@@ -152,7 +152,7 @@ def check_header(table: Table, kinds: Sequence[str] = ()) -> None:
         )
 
 
-def has_usual_names(table: Table, kinds: Sequence[str] = ()) -> bool:
+def has_usual_names(table: SqlTable, kinds: Sequence[str] = ()) -> bool:
     """Whether it is clear that the first line of a table has names of columns, or has none.
 
     If all columns are texts, DuckDB takes the first line as names. It may be data, unless a column has a usual name.
@@ -163,7 +163,7 @@ def has_usual_names(table: Table, kinds: Sequence[str] = ()) -> bool:
     return not texts or any(plain(name) in usual or plain(name).endswith("_id") for name in table.own)
 
 
-def require(table: Table, key: str, names: Sequence[str]) -> None:
+def require(table: SqlTable, key: str, names: Sequence[str]) -> None:
     """Check that a table has all columns.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from gnnexp.datasets.tables.engine import MOST_SHOWN, WHOLE, Engine, Table
+from gnnexp.datasets.tables.engine import MOST_SHOWN, WHOLE, Engine, SqlTable
 from gnnexp.datasets.tables.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.roles import AUTO
 from gnnexp.datasets.tables.scaling import Moments, loses, lost
@@ -51,8 +51,8 @@ class VertexColumns:
     """
 
     name: str
-    table: Table
-    written: Table
+    table: SqlTable
+    written: SqlTable
     id: str
     label: str | None
     split: str | None
@@ -201,7 +201,7 @@ def _value_of(engine: Engine, columns: VertexColumns, kept: str, value: str) -> 
     return integer.format(text), [note_of(table, str(columns.label), points, "classes")]
 
 
-def _means_none(table: Table, value: str, no_label: NoLabel) -> str:
+def _means_none(table: SqlTable, value: str, no_label: NoLabel) -> str:
     """Whether a class is `no_label`, as a text or as a number; in SQL."""
     if no_label in (None, AUTO):
         return "false"
@@ -278,7 +278,7 @@ def splits_of_files(engine: Engine, columns: VertexColumns, form: TextForm) -> d
     return {split: np.concatenate([np.empty(0, np.int64), *parts]) for split, parts in found.items()}
 
 
-def _real_labels(engine: Engine, table: Table, column: str, no_label: NoLabel) -> Labels:
+def _real_labels(engine: Engine, table: SqlTable, column: str, no_label: NoLabel) -> Labels:
     if column not in numeric(table, [column]) or table.types[column].endswith("]"):
         raise DataError(
             no_numbers(
@@ -315,7 +315,7 @@ def narrowed(values: np.ndarray) -> np.ndarray:
     return values if loss.any() else values.astype(np.float32)
 
 
-def _refuse(engine: Engine, table: Table, column: str, condition: str, said: str, fix: str) -> None:
+def _refuse(engine: Engine, table: SqlTable, column: str, condition: str, said: str, fix: str) -> None:
     """Refuse rows with a condition on a column."""
     rows = (
         f"(SELECT {quoted(column)} AS value, row_number() OVER () - 1 AS row, {condition} AS wrong FROM "

@@ -20,7 +20,7 @@ from gnnexp.datasets.tables.edges import ENDS
 from gnnexp.datasets.tables.engine import Engine
 from gnnexp.datasets.tables.features import FeatureForm, Matrix, read_feature_file, read_features
 from gnnexp.datasets.tables.ids import Ids, IntegerIds, ids_of_rows
-from gnnexp.datasets.tables.layout import Layout
+from gnnexp.datasets.tables.layout import TableLayout
 from gnnexp.datasets.tables.numbering import named_by_edges, numbered
 from gnnexp.datasets.tables.raw_edges import RawEdges, read_edges
 from gnnexp.datasets.tables.spool import Spool
@@ -29,7 +29,7 @@ from gnnexp.datasets.tables.written import NoIntegersError
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.graph.build import Duplicates, SelfLoops
 from gnnexp.graph.graph import Graph
-from gnnexp.graph.merging import DifferentWeightsError, Merged, MergeWeights
+from gnnexp.graph.merging import DifferentWeightsError, MergedEdges, MergeWeights
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.graph.storage.external import EdgeRows, EdgeRules, write_csc, write_csc_with_data
 from gnnexp.graph.storage.format import GraphWriter
@@ -39,7 +39,7 @@ _HELD = 4  # edges in memory before they are sorted take at most this part (1 / 
 
 
 @dataclass(frozen=True)
-class Rules:
+class TableRules:
     """What happens to edges, and how much memory a part of them may take; see `Tables`.
 
     Attributes:
@@ -57,7 +57,7 @@ class Rules:
 
 
 @dataclass(frozen=True, eq=False)
-class Numbered:
+class NumberedTables:
     """Vertices and edges with numbers.
 
     Attributes:
@@ -92,7 +92,9 @@ class Numbered:
         return any("weight" in spool.names for spool in self.spools)
 
 
-def number(reader: Engine, layout: Layout, rules: Rules, place: Path, rows: int | None = None) -> Numbered:
+def number(
+    reader: Engine, layout: TableLayout, rules: TableRules, place: Path, rows: int | None = None
+) -> NumberedTables:
     """Number all vertices, and read all edges. Files go to the folder `place`.
 
     With `rows`, and without a table of vertices, ids are numbers from 0 to `rows` - 1: the rows of a file of features.
@@ -122,15 +124,17 @@ def number(reader: Engine, layout: Layout, rules: Rules, place: Path, rows: int 
         spools.append(spool)
         notes += [_dropped(dropped, one.columns.name)] if dropped else []
     findings.raise_all()
-    return Numbered(ids, counts, starts, spools, [len(one.relations) for one in layout.edges], notes)
+    return NumberedTables(ids, counts, starts, spools, [len(one.relations) for one in layout.edges], notes)
 
 
-def _held(layout: Layout, rules: Rules) -> int:
+def _held(layout: TableLayout, rules: TableRules) -> int:
     """Most bytes of the edges of a table in memory, before they are sorted."""
     return rules.buffer_bytes // (_HELD * max(1, len(layout.edges)))
 
 
-def _read(reader: Engine, layout: Layout, rules: Rules, place: Path) -> tuple[dict[str, Ids], list[RawEdges], Layout]:
+def _read(
+    reader: Engine, layout: TableLayout, rules: TableRules, place: Path
+) -> tuple[dict[str, Ids], list[RawEdges], TableLayout]:
     """The ids of all tables of vertices by type, the edges of all tables, and the layout that fits all rows.
 
     Raises:
@@ -163,14 +167,16 @@ def _dropped(count: int, table: str) -> str:
     return f"dropped {edges} of {table!r} with an unknown end"
 
 
-def write_ids(graph: Numbered, writer: GraphWriter) -> Numbered:
+def write_ids(graph: NumberedTables, writer: GraphWriter) -> NumberedTables:
     """Write the ids of all vertices. Returns the graph without ids: they may take more memory than edges."""
     for kind, ids in graph.ids.items():
         ids.save(writer.extra(ids_file(kind)))
     return replace(graph, ids={})
 
 
-def write_edges(graph: Numbered, rules: Rules, writer: ArrayWriter, before: Times | None = None) -> Merged:
+def write_edges(
+    graph: NumberedTables, rules: TableRules, writer: ArrayWriter, before: Times | None = None
+) -> MergedEdges:
     """Write the topology, with types if there are several types of edges, and with weights if tables have them.
 
     Edges are never all in memory.
@@ -205,10 +211,10 @@ def write_edges(graph: Numbered, rules: Rules, writer: ArrayWriter, before: Time
         return ((values["source"], values["destination"]) for values in _rows_before(spools[0], before))
 
     write_csc(chunks, graph.num_nodes, plain, rules.buffer_bytes, writer)
-    return Merged()
+    return MergedEdges()
 
 
-def named(error: DifferentWeightsError, graph: Numbered, folder: Path) -> DataError:
+def named(error: DifferentWeightsError, graph: NumberedTables, folder: Path) -> DataError:
     """The same error with the user's ids, which a folder has as `write_ids` has written them."""
     from pyarrow import parquet
 
@@ -230,7 +236,7 @@ def _rows_before(spool: Spool, before: Times | None) -> Iterator[dict[str, np.nd
         yield values if older is None else {name: column[older] for name, column in values.items()}
 
 
-def _with_data(graph: Numbered, before: Times | None, *, weighted: bool, inverse: bool) -> Iterator[EdgeRows]:
+def _with_data(graph: NumberedTables, before: Times | None, *, weighted: bool, inverse: bool) -> Iterator[EdgeRows]:
     """All edges with types and weights, and with `inverse` their reverses, which have types of their own."""
     typed = graph.num_relations > 1
     for spool, first in zip(graph.spools, accumulate(graph.relations, initial=0), strict=False):
@@ -244,7 +250,7 @@ def _with_data(graph: Numbered, before: Times | None, *, weighted: bool, inverse
                 yield EdgeRows(destination, source, types + np.int32(graph.num_relations), weights)
 
 
-def _types(graph: Numbered) -> list[np.ndarray]:
+def _types(graph: NumberedTables) -> list[np.ndarray]:
     """`[E]` int32 type of the edges of each table."""
     firsts = accumulate(graph.relations, initial=0)
     return [
@@ -255,7 +261,7 @@ def _types(graph: Numbered) -> list[np.ndarray]:
     ]
 
 
-def link_times(whole: Graph, graph: Numbered, layout: Layout, rules: Rules) -> Times:
+def link_times(whole: Graph, graph: NumberedTables, layout: TableLayout, rules: TableRules) -> Times:
     """`[E]` the time of each edge: the earliest of the rows that name its link.
 
     Raises:
@@ -281,7 +287,7 @@ def link_times(whole: Graph, graph: Numbered, layout: Layout, rules: Rules) -> T
 
 
 def labels_of(
-    reader: Engine, layout: Layout, graph: Numbered, label_kind: LabelKind, no_label: NoLabel
+    reader: Engine, layout: TableLayout, graph: NumberedTables, label_kind: LabelKind, no_label: NoLabel
 ) -> Labels | None:
     """`[V]` labels of all vertices, -1 or NaN for types without labels; None if no table has labels."""
     for kind, nodes in layout.vertices.items():
@@ -296,8 +302,8 @@ def labels_of(
 
 def features_of(
     reader: Engine,
-    layout: Layout,
-    graph: Numbered,
+    layout: TableLayout,
+    graph: NumberedTables,
     form: FeatureForm,
     file: Path | None,
     sparse: Sparse,
@@ -337,7 +343,7 @@ def _rows(rows: Matrix, sparse: Sparse) -> Tensor | SparseRows:
 
 
 def write_rows(
-    graph: Numbered, features: Tensor | SparseRows | None, labels: Labels | None, writer: GraphWriter
+    graph: NumberedTables, features: Tensor | SparseRows | None, labels: Labels | None, writer: GraphWriter
 ) -> int | None:
     """Write features, labels and types of vertices. Returns D if features are sparse."""
     if len(graph.counts) > 1:

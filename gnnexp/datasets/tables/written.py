@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gnnexp.datasets.tables.engine import WHOLE, Engine, Points, Table
+from gnnexp.datasets.tables.engine import WHOLE, Engine, Points, SqlTable
 from gnnexp.datasets.tables.scan import literal, quoted
 from gnnexp.errors import DataError, Problem
 from gnnexp.kernels.tables.integers import integers_of
@@ -44,8 +44,8 @@ class NoIntegersError(Exception):
         self.kind, self.text = kind, text
 
 
-def with_points(engine: Engine, table: Table, columns: Iterable[str], *, late: bool = False) -> Table:
-    """The same table, which knows of which columns the integers are written as `1.0` (`Table.points`).
+def with_points(engine: Engine, table: SqlTable, columns: Iterable[str], *, late: bool = False) -> SqlTable:
+    """The same table, which knows of which columns the integers are written as `1.0` (`SqlTable.points`).
 
     Args:
         engine: what reads the table.
@@ -63,7 +63,7 @@ def with_points(engine: Engine, table: Table, columns: Iterable[str], *, late: b
     return replace(table, points={**table.points, **points}) if points else table
 
 
-def points_of(engine: Engine, table: Table, value: str) -> Points | None:
+def points_of(engine: Engine, table: SqlTable, value: str) -> Points | None:
     """How many values end with `.0`, if all are integers of which each file writes all or none so; else None.
 
     Args:
@@ -83,24 +83,24 @@ def points_of(engine: Engine, table: Table, value: str) -> Points | None:
     return Points(sum(row[2] for row in files), sum(row[2] > 0 for row in files))
 
 
-def fraction(table: Table) -> str:
+def fraction(table: SqlTable) -> str:
     """The fraction of zero, as a pattern."""
     return f"[{table.decimal}]0"
 
 
-def note_of(table: Table, column: str, points: Points, what: str) -> str:
+def note_of(table: SqlTable, column: str, points: Points, what: str) -> str:
     """The note of integers that files write with a fraction of zero; `what` they are: ids, classes, …"""
     files = len(table.files.paths)
     said = "the file writes all of them" if files == 1 else f"{points.files} of {files} files write all of theirs"
     return f"{points.values:,} {what} of the column {column} count as integers: {said} with {table.decimal}0"
 
 
-def text_of(table: Table, column: str) -> str:
+def text_of(table: SqlTable, column: str) -> str:
     """The value of a column in SQL; an integer that is written with `.0` is without it."""
     return cut(table, quoted(column)) if column in table.points else quoted(column)
 
 
-def cut(table: Table, value: str) -> str:
+def cut(table: SqlTable, value: str) -> str:
     """A text without a fraction of zero, in SQL."""
     return f"(CASE WHEN ends_with({value}, {literal(f'{table.decimal}0')}) THEN left({value}, -2) ELSE {value} END)"
 
@@ -110,7 +110,7 @@ def printed(value: str) -> str:
     return f"(CASE WHEN TRY_CAST({value} AS BIGINT)::VARCHAR = {value} THEN TRY_CAST({value} AS BIGINT) END)"
 
 
-def are_integers(engine: Engine, table: Table, column: str) -> bool:
+def are_integers(engine: Engine, table: SqlTable, column: str) -> bool:
     """Whether the ids of a column are integers that fit in int64, as far as this is known without reading all rows.
 
     Real numbers are integers if they have no fractions. Whether a column of a text that looks like integers has some is
@@ -144,7 +144,7 @@ def are_integers(engine: Engine, table: Table, column: str) -> bool:
     return True
 
 
-def id_of(table: Table, column: str, *, text: bool) -> str:
+def id_of(table: SqlTable, column: str, *, text: bool) -> str:
     """The id in a column, in SQL: a text, or BIGINT if the column has a type. What a file has as a text stays one."""
     name = quoted(column)
     if table.types[column] not in REAL:
@@ -153,7 +153,7 @@ def id_of(table: Table, column: str, *, text: bool) -> str:
     return f"{whole}::VARCHAR" if text else whole
 
 
-def integer_of(engine: Engine, table: Table, column: str, kind: str) -> str:
+def integer_of(engine: Engine, table: SqlTable, column: str, kind: str) -> str:
     """The id of a type of vertices in SQL, as BIGINT; NULL if it is missing.
 
     Raises:
@@ -166,7 +166,7 @@ def integer_of(engine: Engine, table: Table, column: str, kind: str) -> str:
     return printed(text_of(table, column))
 
 
-def first_other(engine: Engine, table: Table, column: str) -> str:
+def first_other(engine: Engine, table: SqlTable, column: str) -> str:
     """The first text of a column that is no integer, or an empty one."""
     name = quoted(column)
     found = engine.rows(
@@ -177,7 +177,7 @@ def first_other(engine: Engine, table: Table, column: str) -> str:
     return str(found[0][0]) if found else ""
 
 
-def integer_or_text(engine: Engine, table: Table, column: str, *, points: bool) -> str:
+def integer_or_text(engine: Engine, table: SqlTable, column: str, *, points: bool) -> str:
     """An id or a class in SQL, which `as_written` made a text: an integer if all values of the column are some.
 
     A typed column stays as it is, but for whole real numbers. With `points`, integers may end with `.0`.
@@ -193,7 +193,7 @@ def integer_or_text(engine: Engine, table: Table, column: str, *, points: bool) 
     return name if known is table else integer_or_text(engine, known, column, points=True)
 
 
-def parsed(table: Table, column: str, kind: str, values: pa.Array) -> np.ndarray:
+def parsed(table: SqlTable, column: str, kind: str, values: pa.Array) -> np.ndarray:
     """`[n]` int64 integers of a batch of a column's texts, 0 for a missing one; ids of a type of vertices.
 
     Raises:
@@ -222,18 +222,18 @@ def integers_in(texts: Sequence[str]) -> list[int] | None:
     return [one for one in found if one is not None] if None not in found else None
 
 
-def has_point(table: Table, text: str) -> bool:
+def has_point(table: SqlTable, text: str) -> bool:
     """Whether a text is an integer with a fraction of zero."""
     return re.fullmatch(_INTEGER + fraction(table), text) is not None
 
 
-def numeric(table: Table, names: list[str]) -> list[str]:
+def numeric(table: SqlTable, names: list[str]) -> list[str]:
     """The columns that have numbers, or lists of numbers."""
     kinds = {name: re.sub(r"\[\d*\]$|\(.*\)$", "", table.look(name)) for name in names}
     return [name for name, kind in kinds.items() if kind in _NUMERIC]
 
 
-def as_weights(reader: Engine, table: Table, name: str) -> Table:
+def as_weights(reader: Engine, table: SqlTable, name: str) -> SqlTable:
     """The same table, with a column of weights as real numbers.
 
     Raises:
@@ -244,7 +244,7 @@ def as_weights(reader: Engine, table: Table, name: str) -> Table:
     return reader.as_numbers(table, [name])
 
 
-def no_numbers(reader: Engine, table: Table, name: str, fix: str) -> Problem:
+def no_numbers(reader: Engine, table: SqlTable, name: str, fix: str) -> Problem:
     """The problem of a column that should have numbers."""
     shown = table.types[name]
     if shown == "VARCHAR":

@@ -18,7 +18,7 @@ import numpy as np
 
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.build import CscArrays, index_dtype, rows_with_data
-from gnnexp.graph.merging import Merged, MergeWeights
+from gnnexp.graph.merging import MergedEdges, MergeWeights
 from gnnexp.graph.storage.writer import ArrayWriter
 from gnnexp.kernels.graph.csc_build import count_rows, merge_rows, row_ranges, scatter, select_rows, sort_rows
 
@@ -157,7 +157,7 @@ def write_csc(
 
 def write_csc_with_data(
     chunks: Callable[[], Iterator[EdgeRows]], num_nodes: int, rules: EdgeRules, buffer_bytes: int, writer: ArrayWriter
-) -> Merged:
+) -> MergedEdges:
     """Write `indptr`, `indices`, and `edge_types` and `edge_weights` where the chunks have them.
 
     The arrays are those of `build_graph`. Parallel edges that are kept are in the order of their weights.
@@ -171,7 +171,7 @@ def write_csc_with_data(
     names = {"indices": index_dtype(num_nodes), "edge_types": np.dtype(np.int32), "edge_weights": np.dtype(np.float32)}
     with ExitStack() as stack:
         spools = [stack.enter_context(tempfile.TemporaryFile(dir=writer.folder.parent, buffering=0)) for _ in names]
-        low, present, merged = 0, [True, False, False], Merged()
+        low, present, merged = 0, [True, False, False], MergedEdges()
         while low < num_nodes:
             high = _last(indptr, low, max(1, buffer_bytes // _EDGE_BYTES))
             bucket = _bucket_with_data(chunks, (low, high), num_nodes, rules)

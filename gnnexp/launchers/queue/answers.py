@@ -58,12 +58,12 @@ class Alive(_Named):
     """A job that waits, runs, or is put back into the queue."""
 
 
-class Ended(_Named):
+class EndedJob(_Named):
     """A job that has certainly ended."""
 
 
 @dataclass(frozen=True)
-class Unknown:
+class UnknownJob:
     """A job that may be alive: nothing proves that it has ended.
 
     Attributes:
@@ -79,4 +79,4 @@ class Unknown:
         return f"job {self.job_id} unknown ({self.why})"
 
 
-Answer: TypeAlias = Alive | Ended | Unknown
+Answer: TypeAlias = Alive | EndedJob | UnknownJob

@@ -21,7 +21,7 @@ _STATE = re.compile(r"([A-Z][A-Z_]{1,30})(?: by \S+)?\+?")
 
 
 @dataclass(frozen=True)
-class Line:
+class JobLine:
     """A job, or several tasks of an array that are in the same state.
 
     Attributes:
@@ -50,9 +50,9 @@ class Listing:
         lines: the lines of the answer.
     """
 
-    def __init__(self, lines: Iterable[Line] = ()) -> None:
-        self._single: dict[tuple[int, int | None], list[Line]] = {}
-        self._several: dict[int, list[Line]] = {}
+    def __init__(self, lines: Iterable[JobLine] = ()) -> None:
+        self._single: dict[tuple[int, int | None], list[JobLine]] = {}
+        self._several: dict[int, list[JobLine]] = {}
         for line in lines:
             if line.tasks is None or (len(line.tasks) == 1 and line.tasks[0][0] == line.tasks[0][1]):
                 task = None if line.tasks is None else line.tasks[0][0]
@@ -60,7 +60,7 @@ class Listing:
             else:
                 self._several.setdefault(line.job, []).append(line)
 
-    def of(self, job_id: str) -> Line | None:
+    def of(self, job_id: str) -> JobLine | None:
         """The line about a job. Of several lines it is one whose state is no end, else the last one."""
         job, _, task = job_id.partition("_")
         found = list(self._single.get((int(job), int(task) if task else None), ()))
@@ -79,9 +79,9 @@ def base(job_id: str) -> str:
     return job_id.partition("_")[0]
 
 
-def read_lines(text: str) -> tuple[list[Line], list[str]]:
+def read_lines(text: str) -> tuple[list[JobLine], list[str]]:
     """The lines of an answer, and lines that cannot be read. If there are any, a missing job proves nothing."""
-    lines: list[Line] = []
+    lines: list[JobLine] = []
     garbage: list[str] = []
     for raw in text.splitlines():
         if not raw.strip() or raw.startswith("CLUSTER: "):  # a line that `-M` and SLURM_CLUSTERS add
@@ -94,7 +94,7 @@ def read_lines(text: str) -> tuple[list[Line], list[str]]:
     return lines, garbage
 
 
-def _read_line(raw: str) -> Line | None:
+def _read_line(raw: str) -> JobLine | None:
     fields = raw.split("|", 3)
     if len(fields) != 4:
         return None
@@ -106,7 +106,7 @@ def _read_line(raw: str) -> Line | None:
         tasks = ((int(job[2]), int(job[2]), 1),)
     elif job[3] is not None and (tasks := _tasks(job[3])) is None:
         return None
-    return Line(int(job[1]), tasks, state[1], plain(fields[3]), _seconds(fields[2].strip()))
+    return JobLine(int(job[1]), tasks, state[1], plain(fields[3]), _seconds(fields[2].strip()))
 
 
 def _tasks(text: str) -> tuple[tuple[int, int, int], ...] | None:
@@ -137,7 +137,7 @@ _NO_SUCH_JOB = "Invalid job id specified"
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedJob:
     """A job that SLURM lists.
 
     Attributes:
@@ -146,12 +146,12 @@ class Listed:
             controller does not answer.
     """
 
-    line: Line
+    line: JobLine
     confirmed: bool
 
 
 @dataclass(frozen=True)
-class NotListed:
+class UnlistedJob:
     """A job that a complete answer does not list.
 
     Attributes:
@@ -172,7 +172,7 @@ class NoAnswer:
     why: str
 
 
-Found: TypeAlias = Listed | NotListed | NoAnswer
+Found: TypeAlias = ListedJob | UnlistedJob | NoAnswer
 
 
 class Controller:
@@ -218,13 +218,13 @@ class Controller:
             return NoAnswer("SLURM was not asked about it yet")
         line = self._listing.of(job_id)
         if line is not None:
-            return Listed(line, confirmed=True)
+            return ListedJob(line, confirmed=True)
         line = self._accounted.of(job_id)
         if line is not None and line.name in ENDED:  # the accounting may list a lost job as RUNNING for ever
-            return Listed(line, confirmed=not self._failure)
+            return ListedJob(line, confirmed=not self._failure)
         if self._failure:
             return NoAnswer(self._failure)
-        return NotListed(self._clock() - self._listed_at.get(job_id, -math.inf))
+        return UnlistedJob(self._clock() - self._listed_at.get(job_id, -math.inf))
 
     def news(self) -> str:
         """A line for the user when SLURM stops or starts to answer; empty otherwise."""
@@ -266,7 +266,7 @@ class Controller:
         return Listing() if reply.failure else Listing(read_lines(reply.text)[0])
 
 
-def _orderly(reply: Reply, num_asked: int) -> tuple[list[Line], str]:
+def _orderly(reply: Reply, num_asked: int) -> tuple[list[JobLine], str]:
     """The lines of squeue's answer, and why a job may exist although squeue does not list it."""
     lines, garbage = read_lines(reply.text)
     if reply.failure:

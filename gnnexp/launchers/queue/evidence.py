@@ -6,8 +6,8 @@ import math
 import time
 from pathlib import Path
 
-from gnnexp.launchers.queue.answers import ALIVE, ENDED, PASSING, Alive, Answer, Ended, Unknown
-from gnnexp.launchers.queue.controller import Controller, Found, Listed, NoAnswer
+from gnnexp.launchers.queue.answers import ALIVE, ENDED, PASSING, Alive, Answer, EndedJob, UnknownJob
+from gnnexp.launchers.queue.controller import Controller, Found, ListedJob, NoAnswer
 from gnnexp.launchers.queue.slurm_jobs import SUBMISSION_FILE, read_submission
 from gnnexp.launchers.status import read_statuses
 from gnnexp.record.attempts import JOB_OVER, RANKS, is_requeued, read_attempts
@@ -34,7 +34,7 @@ def ask(run_dir: Path, controller: Controller | None = None) -> Answer | None:
     # The launcher was killed during the submission, or sbatch did not report whether it submitted. A job that starts
     # after this run was resumed finds another token and ends (`slurm_jobs.is_of_run`). Started jobs give signs of life.
     silent_s = time.time() - last_sign(run_dir)
-    return None if silent_s >= SILENT_S else Unknown("without a number", "sbatch did not report a submission")
+    return None if silent_s >= SILENT_S else UnknownJob("without a number", "sbatch did not report a submission")
 
 
 def answer_of(job_id: str, found: Found, run_dir: Path) -> Answer:
@@ -44,17 +44,17 @@ def answer_of(job_id: str, found: Found, run_dir: Path) -> Answer:
     without listing it and it gave no sign of life for `SILENT_S`. In all other cases its state is unknown.
     """
     now = time.time()
-    if isinstance(found, Listed):
+    if isinstance(found, ListedJob):
         return _listed(job_id, found, run_dir, now)
     if (own := own_end(run_dir, job_id)) is not None:
         return own
     if isinstance(found, NoAnswer):
-        return Unknown(job_id, found.why)
+        return UnknownJob(job_id, found.why)
     silent_s = now - last_sign(run_dir)
     if min(silent_s, found.unlisted_s) >= SILENT_S:
-        return Ended(job_id, "GONE", f"SLURM does not list it, and it gave no sign of life for {_as_text(silent_s)}")
+        return EndedJob(job_id, "GONE", f"SLURM does not list it, and it gave no sign of life for {_as_text(silent_s)}")
     heard = f"gave a sign of life {silent_s:.0f} s ago" if silent_s >= 0 else "has a clock that is ahead of this one"
-    return Unknown(
+    return UnknownJob(
         job_id,
         f"SLURM does not list it, but it {heard}"
         if silent_s < SILENT_S
@@ -62,28 +62,28 @@ def answer_of(job_id: str, found: Found, run_dir: Path) -> Answer:
     )
 
 
-def _listed(job_id: str, found: Listed, run_dir: Path, now: float) -> Answer:
+def _listed(job_id: str, found: ListedJob, run_dir: Path, now: float) -> Answer:
     line = found.line
     if line.name in ALIVE:
         return Alive(job_id, line.name, line.reason)
     if line.name not in ENDED:
-        return Unknown(job_id, f"SLURM reports {line.name}, a state that gnnexp does not know")
+        return UnknownJob(job_id, f"SLURM reports {line.name}, a state that gnnexp does not know")
     if line.name in PASSING or is_requeued(run_dir):
         if not found.confirmed:
-            return Unknown(job_id, f"the accounting reports {line.name}, but the controller may have put it back")
+            return UnknownJob(job_id, f"the accounting reports {line.name}, but the controller may have put it back")
         if line.ended_at is None or now - line.ended_at < SETTLED_S:
             return Alive(job_id, line.name, "SLURM may put it back into the queue")
-    return Ended(job_id, line.name, line.reason)
+    return EndedJob(job_id, line.name, line.reason)
 
 
-def own_end(run_dir: Path, job_id: str) -> Ended | None:
+def own_end(run_dir: Path, job_id: str) -> EndedJob | None:
     """The end that the job's own script noted last, if the job gave no sign of life since."""
     lines = [line for line in read_attempts(run_dir) if line["event"] in ("start", *_OF_JOB)]
     if not lines or lines[-1]["event"] != JOB_OVER or lines[-1].get("job") != job_id:
         return None
     if any(status.state == "running" and status.time > lines[-1]["time"] for status in read_statuses(run_dir)):
         return None
-    return Ended(job_id, str(lines[-1]["state"]), "as its own script says")
+    return EndedJob(job_id, str(lines[-1]["state"]), "as its own script says")
 
 
 def last_sign(run_dir: Path) -> float:

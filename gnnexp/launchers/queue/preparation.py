@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gnnexp.launchers.base import Outcome
-from gnnexp.launchers.queue.answers import Ended
+from gnnexp.launchers.queue.answers import EndedJob
 from gnnexp.record.attempts import read_attempts
 from gnnexp.record.records import load_job
 
@@ -21,7 +21,7 @@ def is_ready(run_dir: Path) -> bool:
         return True
 
 
-def unprepared_end(run_dir: Path, state: Ended) -> Outcome | None:
+def unprepared_end(run_dir: Path, state: EndedJob) -> Outcome | None:
     """The outcome of a run whose job ended before its data was prepared; None if the data is prepared."""
     if is_ready(run_dir):
         return None

@@ -17,7 +17,7 @@ from gnnexp.launchers.variables import worker_variables
 
 
 @dataclass(frozen=True)
-class Task:
+class SlurmTask:
     """Called by submitit in every task; it does not return. The job script sets `MASTER_ADDR` and `MASTER_PORT`.
 
     Attributes:

@@ -27,7 +27,7 @@ from gnnexp.paradigms.loops.global_batch import AutogradTrainer, Ready
 from gnnexp.paradigms.loops.pipeline import prepared
 from gnnexp.paradigms.loops.rank_batch import RankBatch
 from gnnexp.paradigms.loops.targets import Assign, StratifiedSchedule, targets_of_rank
-from gnnexp.placement.exclude import Excluded, excluded
+from gnnexp.placement.exclude import ExcludedEdges, excluded
 
 S = TypeVar("S")
 R = TypeVar("R", bound=Ready)
@@ -89,7 +89,7 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
         examples = self.job.task.examples(targets, batch, key)
         return RankBatch(examples, batch.numel(), examples.vertices)
 
-    def _hidden(self, batch: Tensor) -> Excluded | None:
+    def _hidden(self, batch: Tensor) -> ExcludedEdges | None:
         task = self.job.task
         links = task.hidden_links(batch)
         return None if links is None else excluded(links, task.num_relations, self.job.graph.num_relations)

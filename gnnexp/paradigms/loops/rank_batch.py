@@ -17,7 +17,7 @@ from gnnexp.comm.shuffle import ShuffleIndex, shuffle
 from gnnexp.feature_stores.routing import route
 from gnnexp.graph.block import Batch
 from gnnexp.kernels.crossing import across
-from gnnexp.placement.exclude import Excluded, without
+from gnnexp.placement.exclude import ExcludedEdges, without
 from gnnexp.tasks.base import Examples
 
 
@@ -40,7 +40,7 @@ class RankBatch:
     seeds: Tensor
     places: Tensor | None = None
     index: ShuffleIndex | None = None
-    hidden: Excluded | None = None
+    hidden: ExcludedEdges | None = None
 
     def seen(self, batch: Batch) -> Batch:
         """`batch` without hidden edges."""

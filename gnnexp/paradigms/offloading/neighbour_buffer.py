@@ -11,7 +11,7 @@ from gnnexp.comm.communicator import Communicator
 from gnnexp.kernels.rows.gather import add_rows, gather_rows, place_rows
 from gnnexp.measure.ledger import Tag
 from gnnexp.placement.transitions import Move
-from gnnexp.tiers.tier import Arriving, DeviceTier
+from gnnexp.tiers.tier import ArrivingRows, DeviceTier
 
 
 class NeighbourBuffer:
@@ -30,11 +30,11 @@ class NeighbourBuffer:
     def __init__(self, tier: DeviceTier, comm: Communicator, host_comm: Communicator, inter: bool) -> None:
         self._tier, self._comm, self._host_comm, self._inter = tier, comm, host_comm, inter
 
-    def fetch(self, move: Move, host: Tensor) -> Arriving:
+    def fetch(self, move: Move, host: Tensor) -> ArrivingRows:
         """Start to copy the own rows of the next batch to the device."""
         return self._tier.fetch(host, move.own)
 
-    def load(self, move: Move, arriving: Arriving, buffer: Tensor, host: Tensor, tag: Tag, counted: str) -> None:
+    def load(self, move: Move, arriving: ArrivingRows, buffer: Tensor, host: Tensor, tag: Tag, counted: str) -> None:
         """Algorithm 2: put the batch's rows in `buffer` `[capacity, d]`. Rows of the batch before may stay there.
 
         Args:

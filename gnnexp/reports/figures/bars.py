@@ -6,16 +6,25 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gnnexp.reports.figures.drawing import Drawn, Part, bars_width, colour_of, finish, name_bars, panel_figure, stack
+from gnnexp.reports.figures.drawing import (
+    BarPart,
+    DrawnFigure,
+    bars_width,
+    colour_of,
+    finish,
+    name_bars,
+    panel_figure,
+    stack,
+)
 from gnnexp.reports.figures.panels import Figure, Panel, caption_of
 from gnnexp.reports.metrics import axis_of, mean_and_interval, values_of
-from gnnexp.reports.table import Table
+from gnnexp.reports.table import TextTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
+def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
     """Means over seeds with their interval. A series that failed shows its verdict in the place of its bars."""
     canvas, spaces = panel_figure(panels, [bars_width(panel.series) for panel in panels], 3.6, legend_width=2.6)
     rows = []
@@ -43,7 +52,7 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
             ]
     caption = caption_of(panels, figure.y)
     finish(canvas, caption)
-    return Drawn(canvas, Table(("panel", "series", "metric", "mean", "95 % ±", "runs"), tuple(rows), caption))
+    return DrawnFigure(canvas, TextTable(("panel", "series", "metric", "mean", "95 % ±", "runs"), tuple(rows), caption))
 
 
 Found = Sequence[Sequence[tuple[float, float]]]  # mean and half interval, by metric and series
@@ -74,7 +83,7 @@ def _stacked(axes: Axes, figure: Figure, found: Found) -> None:
     for number, (metric, of_metric) in enumerate(zip(figure.y, found, strict=True)):
         label, factor = axis_of(metric)
         heights = [0.0 if math.isnan(mean) else factor * mean for mean, _ in of_metric]
-        parts.append(Part(label, colour_of(number), heights))
+        parts.append(BarPart(label, colour_of(number), heights))
     stack(axes, range(len(found[0])), parts)
 
 

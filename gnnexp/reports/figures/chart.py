@@ -9,7 +9,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from gnnexp.reports.figures.drawing import Part, colour_of, empty_figure, legend, stack
+from gnnexp.reports.figures.drawing import BarPart, colour_of, empty_figure, legend, stack
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +23,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Panel:
+class ChartPanel:
     """One pair of axes.
 
     Attributes:
@@ -74,7 +74,7 @@ class Chart:
     figure: str
     draw: str
     x: str
-    panels: Sequence[Panel]
+    panels: Sequence[ChartPanel]
     series: str = ""
     facets: str = ""
     called: Mapping[str, str] = field(default_factory=dict)
@@ -132,7 +132,7 @@ def _text(rows: Sequence[Row], chart: Chart, column: str, value: object) -> str:
     return str(next(row[called] for row in rows if row[column] == value)) if called else ""
 
 
-def _bars(axes: Axes, chart: Chart, panel: Panel, rows: Sequence[Row], series: Sequence[Any]) -> None:
+def _bars(axes: Axes, chart: Chart, panel: ChartPanel, rows: Sequence[Row], series: Sequence[Any]) -> None:
     groups, base = _values(rows, chart.x), panel.start if panel.log else 0.0
 
     def place(row: Row) -> tuple[float, float]:
@@ -182,7 +182,7 @@ def _label_ratios(axes: Axes) -> None:
         axes.yaxis.set_minor_formatter("")
 
 
-def _stacked(axes: Axes, chart: Chart, panel: Panel, rows: Sequence[Row], series: Sequence[Any]) -> None:
+def _stacked(axes: Axes, chart: Chart, panel: ChartPanel, rows: Sequence[Row], series: Sequence[Any]) -> None:
     referenced = [place for place, row in enumerate(rows) if panel.reference and row[panel.reference[0]] is not None]
     move, width = (0.2, 0.38) if panel.reference else (0.0, 0.6)
     tops = stack(axes, [place - move for place in range(len(rows))], [*_parts(panel, panel.y, rows)], width)
@@ -199,12 +199,12 @@ def _stacked(axes: Axes, chart: Chart, panel: Panel, rows: Sequence[Row], series
     _name_groups(axes, [str(row[chart.x]) for row in rows])
 
 
-def _parts(panel: Panel, columns: Sequence[str], rows: Sequence[Row]) -> Iterator[Part]:
+def _parts(panel: ChartPanel, columns: Sequence[str], rows: Sequence[Row]) -> Iterator[BarPart]:
     for name, colour, column in zip(panel.names, panel.colours, columns, strict=False):
-        yield Part(name, colour, [row[column] or 0.0 for row in rows])
+        yield BarPart(name, colour, [row[column] or 0.0 for row in rows])
 
 
-def _lines(axes: Axes, chart: Chart, panel: Panel, rows: Sequence[Row], series: Sequence[Any]) -> None:
+def _lines(axes: Axes, chart: Chart, panel: ChartPanel, rows: Sequence[Row], series: Sequence[Any]) -> None:
     for number, name in enumerate(series):
         for what, style, column in zip(panel.names or ("",), _STYLES, panel.y, strict=False):
             points = [

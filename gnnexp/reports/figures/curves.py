@@ -9,18 +9,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gnnexp.record.runs import Run
-from gnnexp.reports.figures.drawing import Drawn, colour_of, finish, panel_figure
+from gnnexp.record.runs import RecordedRun
+from gnnexp.reports.figures.drawing import DrawnFigure, colour_of, finish, panel_figure
 from gnnexp.reports.figures.panels import Figure, Panel, caption_of, names_of
 from gnnexp.reports.metrics import axis_of, epoch_value, mean_and_interval
-from gnnexp.reports.table import Group, Table
+from gnnexp.reports.table import RunGroup, TextTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True)
-class Moment:
+class CurvePoint:
     """One point of a curve: the state after one epoch.
 
     Attributes:
@@ -34,7 +34,7 @@ class Moment:
     values: tuple[float, ...]
 
 
-def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
+def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
     """A line per series through the evaluated epochs; the interval over its runs is shaded."""
     names, by_time = names_of(panels), figure.by == "time"
     canvas, spaces = panel_figure(panels, [3.4] * len(panels), 3.6, legend_width=1.8)
@@ -61,20 +61,20 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
     caption = caption_of(panels, first=_first(figure, sorted(metrics), lacking))
     finish(canvas, caption)
     header = ("panel", "series", "metric", "epoch", "seconds", "mean", "95 % ±", "runs")
-    return Drawn(canvas, Table(header, tuple(rows), caption))
+    return DrawnFigure(canvas, TextTable(header, tuple(rows), caption))
 
 
-def metric_of(group: Group) -> str:
+def metric_of(group: RunGroup) -> str:
     """The task's own metric on the test vertices or links; empty if nothing was evaluated."""
     return next((name for run in group.runs if (name := run.best("test")[0])), "")
 
 
-def curve_of(group: Group, metric: str) -> list[Moment]:
+def curve_of(group: RunGroup, metric: str) -> list[CurvePoint]:
     """A moment for every epoch in which at least one run of the group has the metric."""
     curves = [_points(run, metric) for run in group.runs]
     epochs = sorted({epoch for curve in curves for epoch in curve})
     return [
-        Moment(
+        CurvePoint(
             epoch,
             statistics.fmean(curve[epoch][0] for curve in curves if epoch in curve),
             tuple(curve[epoch][1] for curve in curves if epoch in curve),
@@ -83,7 +83,7 @@ def curve_of(group: Group, metric: str) -> list[Moment]:
     ]
 
 
-def _points(run: Run, metric: str) -> dict[int, tuple[float, float]]:
+def _points(run: RecordedRun, metric: str) -> dict[int, tuple[float, float]]:
     """Seconds so far and the metric's value, by epoch from 1."""
     seconds = itertools.accumulate(epoch.get("time/epoch_s", math.nan) for epoch in run.epochs)
     return {
@@ -93,7 +93,7 @@ def _points(run: Run, metric: str) -> dict[int, tuple[float, float]]:
     }
 
 
-def _curve(axes: Axes, curve: Sequence[Moment], factor: float, name: str, number: int, *, by_time: bool) -> None:
+def _curve(axes: Axes, curve: Sequence[CurvePoint], factor: float, name: str, number: int, *, by_time: bool) -> None:
     places = [moment.seconds if by_time else float(moment.epoch) for moment in curve]
     found = [mean_and_interval(moment.values) for moment in curve]
     means = [factor * mean for mean, _ in found]
@@ -112,7 +112,7 @@ def _curve(axes: Axes, curve: Sequence[Moment], factor: float, name: str, number
     )
 
 
-def _cells(moment: Moment) -> tuple[str, ...]:
+def _cells(moment: CurvePoint) -> tuple[str, ...]:
     mean, half = mean_and_interval(moment.values)
     return (
         str(moment.epoch),

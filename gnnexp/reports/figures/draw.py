@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.figures import bars, curves, lines, load_range, matrix, stacked
-from gnnexp.reports.figures.drawing import Drawn, save
+from gnnexp.reports.figures.drawing import DrawnFigure, save
 from gnnexp.reports.figures.panels import Figure, Panel, cut
-from gnnexp.reports.table import Table, save_table
+from gnnexp.reports.table import TextTable, save_table
 
-_DRAW: Mapping[str, Callable[[Figure, Sequence[Panel]], Drawn]] = {
+_DRAW: Mapping[str, Callable[[Figure, Sequence[Panel]], DrawnFigure]] = {
     "stacked": stacked.draw,
     "lines": lines.draw,
     "curves": curves.draw,
@@ -21,14 +21,14 @@ _DRAW: Mapping[str, Callable[[Figure, Sequence[Panel]], Drawn]] = {
 }
 
 
-def draw(figure: Figure, runs: Sequence[Run], rows: Sequence[str]) -> Drawn:
+def draw(figure: Figure, runs: Sequence[RecordedRun], rows: Sequence[str]) -> DrawnFigure:
     """Draw `figure` from the report's `runs`; `rows` are the config keys that name a row."""
     return _DRAW[figure.draw](figure, cut(figure, runs, rows))
 
 
 def draw_all(
-    figures: Sequence[Figure], runs: Sequence[Run], rows: Sequence[str], folder: Path, title: str
-) -> tuple[list[Path], dict[str, Table]]:
+    figures: Sequence[Figure], runs: Sequence[RecordedRun], rows: Sequence[str], folder: Path, title: str
+) -> tuple[list[Path], dict[str, TextTable]]:
     """Save each figure as png and svg, its data as csv, in `folder`. Return the files and the data by figure name."""
     files, data = [], {}
     for figure in figures:
@@ -39,7 +39,7 @@ def draw_all(
     return files, data
 
 
-def usual_figures(runs: Sequence[Run], rows: Sequence[str]) -> list[Figure]:
+def usual_figures(runs: Sequence[RecordedRun], rows: Sequence[str]) -> list[Figure]:
     """Figures of a report that describes none: phases, and (if evaluated often) the metric by epoch and by time."""
     finished = [run for run in runs if run.status == "finished"]
     found = [Figure("breakdown", "stacked", series=tuple(rows))] if finished else []
@@ -58,6 +58,6 @@ def usual_figures(runs: Sequence[Run], rows: Sequence[str]) -> list[Figure]:
     ]
 
 
-def _evaluated_often(run: Run) -> bool:
+def _evaluated_often(run: RecordedRun) -> bool:
     metric = run.best("test")[0]
     return sum(metric in epoch for epoch in run.epochs) > 1

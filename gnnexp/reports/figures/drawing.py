@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gnnexp.files.disk import write_bytes
-from gnnexp.reports.table import Table
+from gnnexp.reports.table import TextTable
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -32,11 +32,11 @@ _INCHES_PER_LETTER = 0.075
 _CAPTION_SIZE, _CAPTION_PER_INCH = 6.5, 19.0
 
 
-class Drawn(NamedTuple):
+class DrawnFigure(NamedTuple):
     """A figure and the data that it shows; the table's caption is the figure's caption."""
 
     canvas: Figure
-    table: Table
+    table: TextTable
 
 
 def colour_of(number: int) -> str:
@@ -110,7 +110,7 @@ def legend(canvas: Figure) -> None:
         canvas.legend(list(named.values()), list(named), loc="outside right upper", frameon=False, fontsize=8)
 
 
-class Part(NamedTuple):
+class BarPart(NamedTuple):
     """A part of stacked bars, with one height per bar."""
 
     label: str
@@ -118,7 +118,7 @@ class Part(NamedTuple):
     heights: Sequence[float]
 
 
-def stack(axes: Axes, places: Sequence[float], parts: Sequence[Part], width: float = 0.6) -> list[float]:
+def stack(axes: Axes, places: Sequence[float], parts: Sequence[BarPart], width: float = 0.6) -> list[float]:
     """Draw `parts` on top of each other, the first at the bottom. Return the height of each bar."""
     tops = [sum(of_bar) for of_bar in zip(*(part.heights for part in parts), strict=True)]
     bottoms = [0.0] * len(places)

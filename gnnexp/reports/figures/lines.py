@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gnnexp.reports.figures.drawing import Drawn, colour_of, finish, mark_of, panel_figure
+from gnnexp.reports.figures.drawing import DrawnFigure, colour_of, finish, mark_of, panel_figure
 from gnnexp.reports.figures.panels import Figure, Panel, caption_of, names_of
 from gnnexp.reports.metrics import axis_of, mean_and_interval, values_of
-from gnnexp.reports.table import Group, Table, group_runs
+from gnnexp.reports.table import RunGroup, TextTable, group_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ class Point:
     count: int
 
 
-def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
+def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
     """A line per series, with a point for each value of `figure.x`; dotted: the ideal, from the line's first point."""
     metric, names = figure.y[0], names_of(panels)
     label, factor = axis_of(metric)
@@ -74,10 +74,12 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
     ]
     caption = caption_of(panels, figure.y, places=together) + _notes(figure, left_out)
     finish(canvas, caption)
-    return Drawn(canvas, Table(("panel", "series", figure.x, "metric", "mean", "95 % ±", "runs"), tuple(rows), caption))
+    return DrawnFigure(
+        canvas, TextTable(("panel", "series", figure.x, "metric", "mean", "95 % ±", "runs"), tuple(rows), caption)
+    )
 
 
-def line_of(group: Group, x: str, metric: str) -> tuple[list[Point], list[str]]:
+def line_of(group: RunGroup, x: str, metric: str) -> tuple[list[Point], list[str]]:
     """The points of a line from left to right, and the values of `x` that have no point."""
     points, others = [], []
     for place in group_runs((*group.runs, *group.failed), (x,)):

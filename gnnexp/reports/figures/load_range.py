@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gnnexp.errors import DataError
 from gnnexp.measure.phases import FORWARD_BACKWARD
-from gnnexp.record.runs import Run
-from gnnexp.reports.figures.drawing import Drawn, bars_width, colour_of, finish, name_bars, panel_figure
+from gnnexp.record.runs import RecordedRun
+from gnnexp.reports.figures.drawing import DrawnFigure, bars_width, colour_of, finish, name_bars, panel_figure
 from gnnexp.reports.figures.panels import Figure, Panel, caption_of, names_of, runs_of
 from gnnexp.reports.metrics import axis_of, typical_epoch
-from gnnexp.reports.table import Group, Table
+from gnnexp.reports.table import RunGroup, TextTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +26,7 @@ class Load(NamedTuple):
     most: float
 
 
-def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
+def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
     """A bar per series, with the ratio of most to mean above it."""
     metric, names = figure.y[0], names_of(panels)
     label, factor = axis_of(metric)
@@ -56,16 +56,16 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
     caption = caption_of(panels, first=first, seeds="Over several seeds: the mean.")
     finish(canvas, caption)
     header = ("panel", "series", "metric", "least", "mean", "most", "most / mean")
-    return Drawn(canvas, Table(header, tuple(rows), caption))
+    return DrawnFigure(canvas, TextTable(header, tuple(rows), caption))
 
 
-def load_of(group: Group, metric: str) -> Load | None:
+def load_of(group: RunGroup, metric: str) -> Load | None:
     """The load in the typical epoch, mean over the runs; None if no rank of any run recorded the metric."""
     loads = [load for run in group.runs if (load := _load(run, metric)) is not None]
     return Load(*map(statistics.fmean, zip(*loads, strict=True))) if loads else None
 
 
-def _load(run: Run, metric: str) -> Load | None:
+def _load(run: RecordedRun, metric: str) -> Load | None:
     """Medians over the epochs after the first. Epochs with another number of ranks, or a stop inside, are left out."""
     try:
         lines = run.lines()

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gnnexp.reports.figures.drawing import Drawn, finish, panel_figure
+from gnnexp.reports.figures.drawing import DrawnFigure, finish, panel_figure
 from gnnexp.reports.figures.panels import Figure, Panel, caption_of
 from gnnexp.reports.metrics import mean_and_interval, values_of
-from gnnexp.reports.table import Group, Table
+from gnnexp.reports.table import RunGroup, TextTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +22,7 @@ _LEAST_SPAN = 1.25
 _DARK = 0.6
 
 
-def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
+def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
     """Ratios of means over seeds: the column's metric divided by the row's."""
     metric = figure.y[0]
     sizes = [max(2.0, 0.75 * len(panel.series)) for panel in panels]
@@ -44,10 +44,10 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
         f"How many times less the row has than the column (above 1: the row is ahead). {caption_of(panels, [metric])}"
     )
     finish(canvas, caption)
-    return Drawn(canvas, Table(("panel", "row", "column", "metric", "column / row"), tuple(rows), caption))
+    return DrawnFigure(canvas, TextTable(("panel", "row", "column", "metric", "column / row"), tuple(rows), caption))
 
 
-def _ratios(groups: Sequence[Group], metric: str) -> list[list[float]]:
+def _ratios(groups: Sequence[RunGroup], metric: str) -> list[list[float]]:
     """The column's mean divided by the row's; NaN for seconds of different kinds of machine: not comparable."""
     means = [mean_and_interval(values_of(group.runs, metric))[0] for group in groups]
     kinds = [{run.machine for run in group.runs} if "time/" in metric else set() for group in groups]

@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 from gnnexp.components.signature import Parameter, check_keys, unknown
 from gnnexp.errors import Problem
-from gnnexp.record.runs import MACHINE, Run
+from gnnexp.record.runs import MACHINE, RecordedRun
 from gnnexp.reports.labels import said
 from gnnexp.reports.metrics import check_metric, typical_epoch, values_of
-from gnnexp.reports.table import Group, group_runs, mixtures, with_machine
+from gnnexp.reports.table import RunGroup, group_runs, mixtures, with_machine
 
 # The type of each key, and the keys that each kind of drawing takes and needs in addition to those of all kinds.
 _HINTS: Mapping[str, Any] = {
@@ -145,7 +145,7 @@ def _words(value: object) -> tuple[str, ...]:
 
 
 def _text(value: object) -> str:
-    """The value as text, in the form of `Run.value`."""
+    """The value as text, in the form of `RecordedRun.value`."""
     return "null" if value is None else str(value)
 
 
@@ -162,10 +162,10 @@ class Panel:
     """
 
     title: str
-    series: Mapping[str, Group]
+    series: Mapping[str, RunGroup]
 
 
-def cut(figure: Figure, runs: Sequence[Run], rows: Sequence[str]) -> list[Panel]:
+def cut(figure: Figure, runs: Sequence[RecordedRun], rows: Sequence[str]) -> list[Panel]:
     """The panels of `figure`.
 
     Args:
@@ -178,14 +178,14 @@ def cut(figure: Figure, runs: Sequence[Run], rows: Sequence[str]) -> list[Panel]
     keys = keys if MACHINE in (figure.x, *figure.panels) else with_machine(keys, shown)
     panels = []
     for of_panel in group_runs(shown, figure.panels):
-        series: dict[str, Group] = {}
+        series: dict[str, RunGroup] = {}
         for group in group_runs((*of_panel.runs, *of_panel.failed), keys):
             series[name_of(keys, group.labels)] = group
         panels.append(Panel(name_of(figure.panels, of_panel.labels), series))
     return panels
 
 
-def series_of(figure: Figure, runs: Sequence[Run], rows: Sequence[str]) -> tuple[str, ...]:
+def series_of(figure: Figure, runs: Sequence[RecordedRun], rows: Sequence[str]) -> tuple[str, ...]:
     """The keys of `rows` whose values differ and that are neither panels nor the x axis, else the system."""
     left = [key for key in rows if key not in (*figure.panels, figure.x)]
     return tuple(key for key in left if len({run.value(key) for run in runs}) > 1) or ("system",)
@@ -201,7 +201,7 @@ def names_of(panels: Iterable[Panel]) -> list[str]:
     return list(dict.fromkeys(name for panel in panels for name in panel.series))
 
 
-def runs_of(panels: Iterable[Panel]) -> list[Run]:
+def runs_of(panels: Iterable[Panel]) -> list[RecordedRun]:
     """The finished runs of all panels."""
     return [run for panel in panels for group in panel.series.values() for run in group.runs]
 
@@ -211,7 +211,7 @@ def caption_of(
     metrics: Sequence[str] = (),
     first: str = "",
     seeds: str = _SEEDS,
-    places: Sequence[Group] | None = None,
+    places: Sequence[RunGroup] | None = None,
 ) -> str:
     """The caption of a figure: what is drawn, over which epochs and runs, and what is missing.
 

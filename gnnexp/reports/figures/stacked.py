@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gnnexp.reports.figures.drawing import Drawn, Part, bars_width, finish, name_bars, panel_figure, stack
+from gnnexp.reports.figures.drawing import BarPart, DrawnFigure, bars_width, finish, name_bars, panel_figure, stack
 from gnnexp.reports.figures.panels import Figure, Panel, caption_of, runs_of
 from gnnexp.reports.metrics import number_cell, typical_epoch
-from gnnexp.reports.table import Group, Table
+from gnnexp.reports.table import RunGroup, TextTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +29,7 @@ _WALL = "time/epoch_s_mean"
 _UNTOLD = " –: not recorded; it is a part of another phase (DDP waits and reduces inside of backward)."
 
 
-def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
+def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
     """Stacked S / N / L / FB / D / sync / update / wait bars, one per series, with a line at the epoch's wall time.
 
     Bars are means over the ranks. Phases exclude each other, so the means add up to the wall time. (The table shows the
@@ -56,16 +56,16 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
     caption = caption_of(panels, first=first, seeds="Over several seeds: the median.")
     finish(canvas, caption)
     header = ("panel", "series", *(f"{name} s" for _, name, _ in _PARTS), "epoch s", "runs")
-    return Drawn(canvas, Table(header, tuple(rows), caption))
+    return DrawnFigure(canvas, TextTable(header, tuple(rows), caption))
 
 
-def _bars(axes: Axes, series: Mapping[str, Group]) -> None:
+def _bars(axes: Axes, series: Mapping[str, RunGroup]) -> None:
     places = list(range(len(series)))
     seconds = [_seconds(group) for group in series.values()]
     tops = stack(
         axes,
         places,
-        [Part(label, colour, [_drawn(of_group[name]) for of_group in seconds]) for label, name, colour in _PARTS],
+        [BarPart(label, colour, [_drawn(of_group[name]) for of_group in seconds]) for label, name, colour in _PARTS],
     )
     walls = [group.median(_WALL) for group in series.values()]
     axes.hlines(walls, [p - 0.36 for p in places], [p + 0.36 for p in places], colors="black", label="epoch (wall)")
@@ -79,7 +79,7 @@ def _bars(axes: Axes, series: Mapping[str, Group]) -> None:
     axes.set_ylabel("seconds per epoch")
 
 
-def _seconds(group: Group) -> dict[str, float]:
+def _seconds(group: RunGroup) -> dict[str, float]:
     """Seconds of every part; NaN if the record does not have it. FB is shown without the decoder, which is in it."""
     seconds = {name: group.median(f"time/{name}_s_mean") for _, name, _ in _PARTS}
     return {**seconds, "fb": seconds["fb"] - _drawn(seconds["decode"])}

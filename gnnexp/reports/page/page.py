@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from gnnexp.record.archive import imported_from
-from gnnexp.record.runs import Run
-from gnnexp.reports.table import Table
+from gnnexp.record.runs import RecordedRun
+from gnnexp.reports.table import TextTable
 
 # Captions of figures that have none of their own, by file name.
 _CAPTIONS = {
@@ -28,7 +28,7 @@ class NamedTable:
     """A table with its own heading."""
 
     name: str
-    table: Table
+    table: TextTable
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class PageFigure:
     file: Path
     caption: str
     alt: str
-    data: Table | None = None
+    data: TextTable | None = None
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Page:
         return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def run_line(run: Run, label: str = "") -> RunLine:
+def run_line(run: RecordedRun, label: str = "") -> RunLine:
     """The line of a run that has ended; `label` is the label of its case in a sweep."""
     named = label or " ".join(run.value(key) for key in ("system", "dataset", "model")) + f" seed={run.value('seed')}"
     early = run.outcome.partition(": ")[2] if run.status == "finished" else ""
@@ -118,18 +118,18 @@ def run_line(run: Run, label: str = "") -> RunLine:
     )
 
 
-def _exactness(run: Run) -> str:
+def _exactness(run: RecordedRun) -> str:
     if "exact" not in run.facts:
         return ""
     return "yes" if run.facts["exact"] else f"no: {run.facts.get('approximates') or 'it is not recorded what'}"
 
 
-def page_figures(files: Sequence[Path], data: Mapping[str, Table]) -> list[PageFigure]:
+def page_figures(files: Sequence[Path], data: Mapping[str, TextTable]) -> list[PageFigure]:
     """The page's figures from the SVG files among `files`. `data` has the numbers of figures with a drawn caption."""
     return [_figure(file, data.get(file.stem)) for file in files if file.suffix == ".svg"]
 
 
-def _figure(file: Path, data: Table | None) -> PageFigure:
+def _figure(file: Path, data: TextTable | None) -> PageFigure:
     name = file.stem.replace("_", " ").capitalize()
     if data is None:
         caption = _CAPTIONS.get(file.stem, f"{name}.")
@@ -137,7 +137,7 @@ def _figure(file: Path, data: Table | None) -> PageFigure:
     return PageFigure(file, "", f"Figure: {name}. {data.caption} Its numbers are in the table below it.", data)
 
 
-def provenance(runs: Sequence[Run]) -> list[tuple[str, str]]:
+def provenance(runs: Sequence[RecordedRun]) -> list[tuple[str, str]]:
     """Versions, dates, machines and libraries of `runs`. If values differ, each has the number of its runs."""
     dates = sorted(str(run.provenance["date"])[:16].replace("T", " ") for run in runs if run.provenance.get("date"))
     facts = [
@@ -161,11 +161,11 @@ def provenance(runs: Sequence[Run]) -> list[tuple[str, str]]:
     return [(what, value) for what, value in facts if value]
 
 
-def _version(run: Run) -> str:
+def _version(run: RecordedRun) -> str:
     return str(run.provenance.get("code_version", ""))
 
 
-def _machine(run: Run) -> str:
+def _machine(run: RecordedRun) -> str:
     found = run.provenance.get("hardware", {})
     if not found:
         return ""
@@ -186,14 +186,14 @@ def _told(values: Iterable[str]) -> str:
     return "; ".join(f"{value} ({count} run{'s' if count > 1 else ''})" for value, count in counted.items())
 
 
-def several_versions(runs: Sequence[Run]) -> list[str]:
+def several_versions(runs: Sequence[RecordedRun]) -> list[str]:
     """A note with all versions of gnnexp that made `runs`, if there are several: their times may differ."""
     if len({_version(run) for run in runs}) < 2:
         return []
     return [f"Runs were made by several versions of gnnexp: {_told(_version(run) for run in runs)}. Times may differ."]
 
 
-def notes(lines: Sequence[RunLine], runs: Sequence[Run]) -> list[str]:
+def notes(lines: Sequence[RunLine], runs: Sequence[RecordedRun]) -> list[str]:
     """Warnings for the reader of the tables: runs that are missing, approximate or not comparable."""
     missing = Counter(line.status for line in lines if line.status != "finished")
     found = [

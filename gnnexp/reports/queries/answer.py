@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.planning.work import full_factor, full_steps
-from gnnexp.record.runs import MACHINE, Run
+from gnnexp.record.runs import MACHINE, RecordedRun
 from gnnexp.reports.figures.chart import Row, draw_chart
 from gnnexp.reports.figures.drawing import save
 from gnnexp.reports.labels import ALWAYS, flat, label_runs, said, setting_of
 from gnnexp.reports.published_cells import cells
 from gnnexp.reports.published_graphs import fraction_of_targets, graph_like, published_graph
 from gnnexp.reports.queries.query import VIEWS, Query
-from gnnexp.reports.table import Table, stack
+from gnnexp.reports.table import TextTable, stack
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -33,7 +33,7 @@ Rows = Iterator[Mapping[str, Any]]
 _LONG = {"metrics": ("epochs", "typical", "full_graph"), "lines": ("ranks", "batches")}
 
 
-def fill(connection: DuckDBPyConnection, runs: Sequence[Run], paper: str, text: str) -> None:
+def fill(connection: DuckDBPyConnection, runs: Sequence[RecordedRun], paper: str, text: str) -> None:
     """Fill the tables of `tables.sql`. A long table stays empty if the query's `text` does not name it."""
     tables: Mapping[str, Callable[[], Rows]] = {
         "runs": lambda: (_run(number, run, paper) for number, run in enumerate(runs)),
@@ -50,7 +50,7 @@ def fill(connection: DuckDBPyConnection, runs: Sequence[Run], paper: str, text: 
             _insert(connection, f"INSERT INTO {name} BY NAME", ", ".join(map(" ".join, columns)), kept)
 
 
-def _each(runs: Sequence[Run], epochs_of: Callable[[Run], Rows]) -> Rows:
+def _each(runs: Sequence[RecordedRun], epochs_of: Callable[[RecordedRun], Rows]) -> Rows:
     for number, run in enumerate(runs):
         yield from ({"run": number, "epoch": epoch, **row} for epoch, row in enumerate(epochs_of(run)))
 
@@ -62,7 +62,7 @@ def _insert(connection: DuckDBPyConnection, into: str, columns: str, rows: Itera
     )
 
 
-def make_labels(connection: DuckDBPyConnection, chosen: Mapping[int, Run]) -> None:
+def make_labels(connection: DuckDBPyConnection, chosen: Mapping[int, RecordedRun]) -> None:
     """Make `labelled` and `labels`: what distinguishes the `chosen` runs, as columns and one by one."""
     found = label_runs([*chosen.values()])
     struct = ", ".join(f'"{name}" VARCHAR' for name in (found[0] if found else ALWAYS))
@@ -85,7 +85,7 @@ def make_labels(connection: DuckDBPyConnection, chosen: Mapping[int, Run]) -> No
     )
 
 
-def _run(number: int, run: Run, paper: str) -> Mapping[str, Any]:
+def _run(number: int, run: RecordedRun, paper: str) -> Mapping[str, Any]:
     names = ("system", *flat(run.config))
     keys = dict.fromkeys(key for name in names for key in accumulate(name.split("."), "{}.{}".format))
     setting = setting_of(run)
@@ -113,7 +113,7 @@ _OPTIONAL = "?"
 
 
 @dataclass(frozen=True)
-class Answer:
+class QueryAnswer:
     """The answer of a query about the runs of one kind of machine.
 
     Attributes:
@@ -123,11 +123,11 @@ class Answer:
     """
 
     machine: str
-    table: Table
+    table: TextTable
     data: Mapping[str, Sequence[Row]] = field(default_factory=dict)
 
 
-def ask(query: Query, runs: Sequence[Run], where: str = "report.query") -> list[Answer]:
+def ask(query: Query, runs: Sequence[RecordedRun], where: str = "report.query") -> list[QueryAnswer]:
     """One answer for each kind of machine that the runs were made on, and at least one answer.
 
     Raises:
@@ -139,12 +139,12 @@ def ask(query: Query, runs: Sequence[Run], where: str = "report.query") -> list[
     ]
 
 
-def table_of(answers: Sequence[Answer]) -> Table:
+def table_of(answers: Sequence[QueryAnswer]) -> TextTable:
     """The table of all machines, in which each machine has its own rows."""
     return answers[0].table if len(answers) == 1 else stack({one.machine: one.table for one in answers}, MACHINE)
 
 
-def draw(query: Query, answers: Sequence[Answer], folder: Path, title: str) -> list[Path]:
+def draw(query: Query, answers: Sequence[QueryAnswer], folder: Path, title: str) -> list[Path]:
     """Save the figures that have data, and return the files. Each kind of machine has its own folder."""
     files = []
     for number, one in enumerate(answers, 1):
@@ -159,7 +159,7 @@ def draw(query: Query, answers: Sequence[Answer], folder: Path, title: str) -> l
 class _Asking:
     """A query and the connection through which it is asked."""
 
-    def __init__(self, query: Query, runs: Sequence[Run], where: str) -> None:
+    def __init__(self, query: Query, runs: Sequence[RecordedRun], where: str) -> None:
         import duckdb
 
         self._query, self._where, self._error = query, f"{where} ({query.name})", duckdb.Error
@@ -174,7 +174,7 @@ class _Asking:
         make_labels(self._connection, {number: runs[number] for row in self._rows("runs") for number in row.values()})
         self._make(VIEWS, "CREATE")  # labels have other columns now
 
-    def answer(self, machine: str) -> Answer:
+    def answer(self, machine: str) -> QueryAnswer:
         """Execute all parts of the query."""
         caption = " ".join(str(text) for row in self._rows("caption") for text in row.values() if text is not None)
         header, rows = self._read("table")
@@ -185,8 +185,8 @@ class _Asking:
             and (not name.endswith(_OPTIONAL) or any(row[place] is not None for row in rows))
         ]
         cells = tuple(tuple(_ABSENT if row[place] is None else str(row[place]) for place in shown) for row in rows)
-        table = Table(tuple(header[place].removesuffix(_OPTIONAL) for place in shown), cells, caption)
-        return Answer(machine, table, {chart.figure: self._rows(chart.figure) for chart in self._query.charts})
+        table = TextTable(tuple(header[place].removesuffix(_OPTIONAL) for place in shown), cells, caption)
+        return QueryAnswer(machine, table, {chart.figure: self._rows(chart.figure) for chart in self._query.charts})
 
     def _rows(self, part: str) -> list[Row]:
         header, rows = self._read(part)

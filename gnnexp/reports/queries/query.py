@@ -10,7 +10,7 @@ from pathlib import Path
 from gnnexp.components.signature import check_keys, parameters_of_dataclass, unknown
 from gnnexp.config.folders import product_folder
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.reports.figures.chart import DRAWINGS, Chart, Panel
+from gnnexp.reports.figures.chart import DRAWINGS, Chart, ChartPanel
 
 # The head of a part: its name, or `figure` with the figure's name and description.
 _PART = re.compile(r"/\*\s*(runs|views|table|caption|figure\s.*?)\s*\*/", re.DOTALL)
@@ -83,16 +83,18 @@ def _chart(head: str, where: str) -> tuple[Chart | None, list[Problem]]:
         return None, [Problem(where, first, " ".join(str(error).split()), "figure NAME, and keys below it")]
     panels, keys = options.get("panels"), parameters_of_dataclass(Chart)
     given = panels if isinstance(panels, list) else []
-    problems = check_keys(where, {**options, "panels": [Panel(())] * len(given)}, keys)
+    problems = check_keys(where, {**options, "panels": [ChartPanel(())] * len(given)}, keys)
     problems += [
         problem
         for panel in given
         for problem in check_keys(
-            f"{where}.panels", panel if isinstance(panel, dict) else {}, parameters_of_dataclass(Panel)
+            f"{where}.panels", panel if isinstance(panel, dict) else {}, parameters_of_dataclass(ChartPanel)
         )
     ]
     if options.get("draw") not in DRAWINGS:
         problems.append(unknown(f"{where}.draw", options.get("draw"), str(options.get("draw")), DRAWINGS))
     if not given:
         problems.append(Problem(f"{where}.panels", panels, "must be a list of at least one panel", "[{y: [column]}]"))
-    return (None, problems) if problems else (Chart(**{**options, "panels": [Panel(**panel) for panel in given]}), [])
+    return (
+        (None, problems) if problems else (Chart(**{**options, "panels": [ChartPanel(**panel) for panel in given]}), [])
+    )

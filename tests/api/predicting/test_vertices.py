@@ -18,7 +18,7 @@ from gnnexp.api.predicting.command import write_table
 from gnnexp.api.predicting.graphs import target_of
 from gnnexp.api.predicting.vertices import embedded, predicted
 from gnnexp.api.trained import TrainedModel
-from gnnexp.datasets.reading.names import Names, ids_file
+from gnnexp.datasets.reading.names import GraphNames, ids_file
 from gnnexp.errors import DataError
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.writer import ArrayWriter
@@ -36,7 +36,7 @@ def table_of(batches: list[pa.RecordBatch]) -> pa.Table:
 def named(folder: Path, types: dict[str, int], classes: list[str]) -> None:
     """Names and odd ids next to a graph."""
     with ArrayWriter(folder) as writer:
-        Names(list(types), classes).write(writer)
+        GraphNames(list(types), classes).write(writer)
         for kind, count in types.items():
             ids = [f"{ODD[number % 5]} {number}" for number in range(count)]
             parquet.write_table(pa.table({"id": ids, "vertex": np.arange(count)}), writer.extra(ids_file(kind)))

@@ -17,7 +17,7 @@ from run_folder import write_epochs, write_job, write_result
 
 from gnnexp.cli.main import run_command
 from gnnexp.trackers.mlflow import MlflowTracker
-from gnnexp.trackers.schema import State, examine
+from gnnexp.trackers.schema import StoreState, examine
 
 __all__ = ["cached", "migrated_here", "place"]
 
@@ -92,7 +92,7 @@ def test_what_is_no_store_stops_every_command_before_it_starts(
 def test_no_time_limit_leaves_a_store_that_refuses_all_later_deliveries(place: Path) -> None:
     """The busy machine: the follower is ended while MLflow still starts, whatever MLflow does at that moment."""
     first = gnnexp(*SMALL, "tracker.timeout_s=0.1", "hydra.run.dir=runs/first")
-    assert "makes the tables of" in first and examine(place / "mlflow.db").state is State.COMPLETE
+    assert "makes the tables of" in first and examine(place / "mlflow.db").state is StoreState.COMPLETE
     assert gnnexp("report", "--sync") == ("0" if "tracking is away" not in first else "1") + " runs delivered\n"
     assert len(answers(place / "mlflow.db", "SELECT * FROM runs WHERE status = 'FINISHED'")) == 1
 
@@ -130,10 +130,10 @@ def test_a_store_that_mlflow_left_half_made_when_it_was_killed(place: Path) -> N
         while not _has(file, "registered_models"):
             assert maker.poll() is None
         maker.kill()
-    assert examine(file).state is State.BEHIND
+    assert examine(file).state is StoreState.BEHIND
     run_of(f"sqlite:///{file}", "one")
     assert gnnexp("report", "--sync").endswith("1 runs delivered\n")
-    assert examine(file).state is State.COMPLETE
+    assert examine(file).state is StoreState.COMPLETE
 
 
 def _has(file: Path, table: str) -> bool:

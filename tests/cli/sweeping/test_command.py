@@ -10,7 +10,7 @@ import pytest
 from recording_tracker import RecordingTracker
 from run_folder import write_epochs, write_job, write_result
 
-from gnnexp.cli.sweeping.case import State
+from gnnexp.cli.sweeping.case import CaseState
 from gnnexp.cli.sweeping.command import sizes_in_words, waiting_for_store
 from gnnexp.cli.sweeping.queue import Queue
 from gnnexp.trackers.base import Tracker
@@ -33,7 +33,7 @@ def test_sizes_that_are_not_known_are_not_zero(total: int, unknown: int, words: 
 
 def queue_of(run_dirs: list[str], tracker: Tracker) -> Queue:
     case: Any = SimpleNamespace(experiment=SimpleNamespace(tracker=tracker))
-    states = [State(label, status="finished", run_dir=label) for label in run_dirs]
+    states = [CaseState(label, status="finished", run_dir=label) for label in run_dirs]
     return cast("Queue", SimpleNamespace(composed=dict(enumerate(run_dirs)), states=states, case=lambda _: case))
 
 

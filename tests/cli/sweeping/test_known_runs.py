@@ -10,7 +10,7 @@ from experiments import experiment_in
 from run_folder import write_job
 
 from gnnexp.cli.sweeping import known_runs
-from gnnexp.cli.sweeping.known_runs import Known, Looking, _launcher
+from gnnexp.cli.sweeping.known_runs import ExistingRun, ReuseRules, _launcher
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.provenance.machine import this_node
 from gnnexp.provenance.recorded import RESULT_VERSION
@@ -36,7 +36,7 @@ def asking(**launcher: Any) -> Experiment:
     ],
 )
 def test_a_job_is_ones_own_where_the_same_was_asked_of_the_cluster(asked: dict[str, Any], own: bool) -> None:
-    run = Known(Path("a"), _launcher(asking().config), this_node().kind, "16 cores of Xeon, V100", finished=True)
+    run = ExistingRun(Path("a"), _launcher(asking().config), this_node().kind, "16 cores of Xeon, V100", finished=True)
     assert run.is_own(asking(**asked), this_node().kind) is own
 
 
@@ -45,5 +45,5 @@ def test_before_a_case_only_its_own_runs_are_parsed(tmp_path: Path, monkeypatch:
         write_job(tmp_path / str(number), run_key=f"key-{number:02d}", result_version=RESULT_VERSION)
     parsed: list[Path] = []
     monkeypatch.setattr(known_runs, "load_job", lambda path: parsed.append(path) or load_job(path))
-    found = known_runs.known_runs({"key-07"}, Looking(folders=(tmp_path,)))
+    found = known_runs.known_runs({"key-07"}, ReuseRules(folders=(tmp_path,)))
     assert [run.path for run in found["key-07"]] == parsed == [tmp_path / "7"]

@@ -10,7 +10,7 @@ import pytest
 
 from gnnexp.cli.tuning.chooser import OPTIONS
 from gnnexp.cli.tuning.definition import Tuning, read_tuning
-from gnnexp.cli.tuning.search import Asked, Search
+from gnnexp.cli.tuning.search import ProposedTrial, Search
 
 RANGES = {
     "optimizer.lr": {"low": 0.0001, "high": 0.1, "log": True},
@@ -38,7 +38,7 @@ def tuning(**more: object) -> Tuning:
     return found
 
 
-def value_of(asked: Asked) -> float:
+def value_of(asked: ProposedTrial) -> float:
     return -abs(math.log10(float(asked.values["optimizer.lr"])) + 2)
 
 

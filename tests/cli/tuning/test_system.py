@@ -12,7 +12,7 @@ import pytest
 from gnnexp.cli.tuning.definition import Tuning, read_tuning
 from gnnexp.cli.tuning.search import Search
 from gnnexp.cli.tuning.system import System, Trial, curve_of, seconds_of, value_of
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 
 
 def tuning(**more: object) -> Tuning:
@@ -21,10 +21,10 @@ def tuning(**more: object) -> Tuning:
     return found
 
 
-def run(values: Sequence[float], status: str = "finished", **epoch: Any) -> Run:
+def run(values: Sequence[float], status: str = "finished", **epoch: Any) -> RecordedRun:
     epochs = [{"acc/val": value, "acc/test": 0.5, "time/epoch_s": 2.0, **epoch} for value in values]
     summary = {"acc/val": max(values), "acc/test": 0.5} if values else {}
-    return Run(Path("run"), {"task": {"metric": "acc"}}, {}, epochs, summary, status)
+    return RecordedRun(Path("run"), {"task": {"metric": "acc"}}, {}, epochs, summary, status)
 
 
 def system(options: Tuning, trials: Sequence[tuple[float | None, float]]) -> System:

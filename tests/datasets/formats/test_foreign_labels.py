@@ -5,16 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gnnexp.datasets.formats.foreign import Edges, Foreign, Rules, Vertices, graph_of
+from gnnexp.datasets.formats.foreign import ForeignEdges, ForeignGraph, ForeignRules, ForeignVertices, graph_of
 from gnnexp.datasets.looking.facts import facts_of_graph
 from gnnexp.graph.graph import Graph
 
-RULES = Rules(True, None, "remove", "merge", "auto", 0.5, 0.25, 0, None, "auto", None)
+RULES = ForeignRules(True, None, "remove", "merge", "auto", 0.5, 0.25, 0, None, "auto", None)
 ENDS = np.array([0, 1, 2]), np.array([1, 2, 3])
 
 
 def made(labels: np.ndarray) -> Graph:
-    found = Foreign({"a": Vertices(4, labels=labels), "b": Vertices(2)}, [Edges(*ENDS, types=("a", "a"))])
+    found = ForeignGraph(
+        {"a": ForeignVertices(4, labels=labels), "b": ForeignVertices(2)}, [ForeignEdges(*ENDS, types=("a", "a"))]
+    )
     return graph_of(found, RULES, "g")[0]
 
 

@@ -12,7 +12,7 @@ from gnnexp.datasets import base
 from gnnexp.datasets.base import ROOT_VARIABLE, Dataset
 from gnnexp.experiment.build import build
 from gnnexp.experiment.run_key import run_key
-from gnnexp.provenance.code import Code
+from gnnexp.provenance.code import RunCode
 
 # The first digits of the key of the data, and of a run's.
 BEFORE = {
@@ -47,12 +47,12 @@ def test_keys_stay(case: str, place: str, real: Callable[[str], Path], monkeypat
     where = [f"dataset.path={folder}"] if place == "path" else []
     config = compose([*f"dataset={case}".split(), *where, "tracker=none"]).config
     key = build(config["dataset"], Dataset).key()
-    assert (key[:16], run_key(config, key, Code({}))[:16]) == BEFORE[case]
+    assert (key[:16], run_key(config, key, RunCode({}))[:16]) == BEFORE[case]
 
 
 def test_verify_is_no_part_of_the_key_of_a_run() -> None:
     keys = {
-        run_key(compose([f"dataset={one}", f"dataset.verify={word}", "tracker=none"]).config, "k", Code({}))
+        run_key(compose([f"dataset={one}", f"dataset.verify={word}", "tracker=none"]).config, "k", RunCode({}))
         for one in ("planetoid", "aminer")
         for word in ("true", "false")
     }

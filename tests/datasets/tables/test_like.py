@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from gnnexp.datasets.reading.names import Names, names_of
+from gnnexp.datasets.reading.names import GraphNames, names_of
 from gnnexp.datasets.tables.dataset import Tables
 from gnnexp.errors import DataError
 from gnnexp.graph.graph import Graph
@@ -33,7 +33,7 @@ def tables(folder: Path, rows: list[str], header: str = COLUMNS, edges: str = "1
     return folder
 
 
-def made(folder: Path, names: Names | None = None, **options: Any) -> tuple[Graph, Names]:
+def made(folder: Path, names: GraphNames | None = None, **options: Any) -> tuple[Graph, GraphNames]:
     target = folder / ("own" if names is None else "like")
     dataset = Tables(path=str(folder), **{**OPTIONS, **options})
     graph = (dataset if names is None else dataset.like(names)).generate(target)
@@ -41,7 +41,7 @@ def made(folder: Path, names: Names | None = None, **options: Any) -> tuple[Grap
 
 
 @pytest.fixture
-def trained(tmp_path: Path) -> tuple[torch.Tensor, Names]:
+def trained(tmp_path: Path) -> tuple[torch.Tensor, GraphNames]:
     graph, names = made(tables(tmp_path / "trained", ROWS))
     assert isinstance(graph.features, torch.Tensor)
     return graph.features.clone(), names
@@ -53,7 +53,7 @@ def features(graph: Graph) -> torch.Tensor:
 
 
 def test_the_same_rows_have_the_same_features_in_any_tables(
-    trained: tuple[torch.Tensor, Names], tmp_path: Path
+    trained: tuple[torch.Tensor, GraphNames], tmp_path: Path
 ) -> None:
     """Also a missing number, and one category without its neighbours. The entries are kept for the next graph."""
     rows, names = trained
@@ -68,7 +68,7 @@ def test_the_same_rows_have_the_same_features_in_any_tables(
 
 
 def test_columns_may_be_in_another_order_and_others_are_not_read(
-    trained: tuple[torch.Tensor, Names], tmp_path: Path
+    trained: tuple[torch.Tensor, GraphNames], tmp_path: Path
 ) -> None:
     rows, names = trained
     other = tables(tmp_path / "other", ["7,x,30,1,1.5", "8,z,1,2,0"], "id,town,age,height,income", "7,8")
@@ -76,13 +76,13 @@ def test_columns_may_be_in_another_order_and_others_are_not_read(
     assert torch.equal(features(graph), rows[[0, 3]]) and graph.labels is None
 
 
-def test_labels_may_be_missing(trained: tuple[torch.Tensor, Names], tmp_path: Path) -> None:
+def test_labels_may_be_missing(trained: tuple[torch.Tensor, GraphNames], tmp_path: Path) -> None:
     other = tables(tmp_path / "other", ["1,30,1.5,x,", "2,1,0,z,"])
     assert made(other, trained[1])[0].labels is None
 
 
 def test_new_categories_are_refused_with_their_rows_or_have_no_feature(
-    trained: tuple[torch.Tensor, Names], tmp_path: Path
+    trained: tuple[torch.Tensor, GraphNames], tmp_path: Path
 ) -> None:
     rows, names = trained
     other = tables(tmp_path / "other", ["1,30,1.5,x,good", "2,20,2.5,new,bad"])
@@ -111,7 +111,7 @@ def test_other_columns_are_refused(
     rows: list[str],
     options: dict[str, Any],
     text: str,
-    trained: tuple[torch.Tensor, Names],
+    trained: tuple[torch.Tensor, GraphNames],
     tmp_path: Path,
 ) -> None:
     with pytest.raises(DataError, match=text):
@@ -155,8 +155,8 @@ def test_rows_of_a_file_must_have_the_same_columns(tmp_path: Path) -> None:
 
 
 def test_the_key_of_the_graph_depends_on_the_training_tables(
-    trained: tuple[torch.Tensor, Names], tmp_path: Path
+    trained: tuple[torch.Tensor, GraphNames], tmp_path: Path
 ) -> None:
     dataset = Tables(path=str(tables(tmp_path / "other", ROWS)), **OPTIONS)
-    keys = {dataset.key(), dataset.like(trained[1]).key(), dataset.like(Names(columns={"vertex": []})).key()}
+    keys = {dataset.key(), dataset.like(trained[1]).key(), dataset.like(GraphNames(columns={"vertex": []})).key()}
     assert len(keys) == 3

@@ -6,7 +6,7 @@ import pytest
 from fused_interpreter import needs_fused_interpreter
 
 from gnnexp.ops.backends import is_interpreted
-from gnnexp.testing.on_gpu import ALL_MODELS, Case
+from gnnexp.testing.on_gpu import ALL_MODELS, GpuCase
 from gnnexp.testing.steps import global_losses, run_steps, worst_gradient_error, worst_loss_error
 
 pytestmark = [
@@ -17,7 +17,7 @@ pytestmark = [
 
 @pytest.mark.parametrize("model", ALL_MODELS)
 def test_losses_and_gradients_are_those_of_numba(model: str) -> None:
-    case = Case(1, model, "data")
+    case = GpuCase(1, model, "data")
     triton, numba = (run_steps(case.config("cpu", kernel), case.make(), 2) for kernel in ("triton", "numba"))
     assert worst_loss_error(global_losses([triton]), global_losses([numba])) <= 1e-14
     assert worst_gradient_error(triton, numba) <= 1e-13

@@ -10,7 +10,7 @@ from gnnexp.ops.backend import Drop
 from gnnexp.ops.backend_numba import NumbaBackend
 from gnnexp.ops.backends import has_nvidia_gpu_build, has_triton, is_interpreted, make_backend
 from gnnexp.testing.blocks import make_block
-from gnnexp.testing.on_gpu import ALL_MODELS, Case
+from gnnexp.testing.on_gpu import ALL_MODELS, GpuCase
 from gnnexp.testing.steps import run_steps, worst_gradient_error
 from gnnexp.testing.ways import placed
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not _RUNS, reason="Triton is m
 @pytest.mark.parametrize("model", ALL_MODELS)
 @pytest.mark.parametrize("way", ["data", pytest.param("offload", marks=pytest.mark.slow)])
 def test_gradients_are_those_of_numba_on_the_cpu(way: str, model: str) -> None:
-    case = Case(1, model, way)
+    case = GpuCase(1, model, way)
     partition = placed(way, case.make(), 1)
     found, expected, torch_on_cpu = (
         run_steps(case.config(device, kernel), case.make(), 2, partition)

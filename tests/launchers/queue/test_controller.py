@@ -8,7 +8,7 @@ import pytest
 from fake_slurm import DOWN, NO_SUCH_JOB, FakeSlurm, lists
 
 from gnnexp.launchers.queue.commands import Reply
-from gnnexp.launchers.queue.controller import Controller, Listed, NoAnswer, NotListed
+from gnnexp.launchers.queue.controller import Controller, ListedJob, NoAnswer, UnlistedJob
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_one_squeue_for_all_jobs_at_most_every_15_s(slurm: FakeSlurm, controller
     controller.watch(jobs)
     for second in range(60):
         slurm.now = 1000.0 + second
-        assert all(isinstance(controller.find(job), Listed) for job in jobs)
+        assert all(isinstance(controller.find(job), ListedJob) for job in jobs)
     assert slurm.times() == [1000.0, 1015.0, 1030.0, 1045.0]
     assert [command[0] for _, command in slurm.asked] == ["squeue"] * 4, "nothing is left for sacct"
     (asked,) = {command[command.index("-j") + 1] for _, command in slurm.asked}
@@ -84,14 +84,14 @@ def test_what_is_no_answer(slurm: FakeSlurm, controller: Controller, reply: Repl
 
 def test_no_such_job_is_an_answer_about_one_job_alone(slurm: FakeSlurm, controller: Controller) -> None:
     slurm.squeue = Reply("", "", NO_SUCH_JOB)
-    assert controller.find("1") == NotListed(math.inf)
+    assert controller.find("1") == UnlistedJob(math.inf)
     slurm.now += 15.0
     assert isinstance(controller.find("2"), NoAnswer), "of two, nobody knows which"
 
 
 def test_what_is_said_beside_an_answer_does_not_spoil_it(slurm: FakeSlurm, controller: Controller) -> None:
     slurm.squeue = Reply("1|RUNNING|N/A|None\n", "squeue: warning: old configuration", "")
-    assert isinstance(controller.find("1"), Listed) and not controller.news()
+    assert isinstance(controller.find("1"), ListedJob) and not controller.news()
 
 
 def test_a_job_that_is_new_is_asked_for_when_the_time_has_come(slurm: FakeSlurm, controller: Controller) -> None:
@@ -99,7 +99,7 @@ def test_a_job_that_is_new_is_asked_for_when_the_time_has_come(slurm: FakeSlurm,
     controller.find("1")
     assert isinstance(controller.find("2"), NoAnswer) and not controller.news(), "it was not asked for"
     slurm.now += 15.0
-    assert isinstance(controller.find("2"), Listed)
+    assert isinstance(controller.find("2"), ListedJob)
 
 
 def test_after_a_submission_nobody_asks_for_15_s(slurm: FakeSlurm, controller: Controller) -> None:
@@ -108,7 +108,7 @@ def test_after_a_submission_nobody_asks_for_15_s(slurm: FakeSlurm, controller: C
     slurm.now += 14.0
     assert isinstance(controller.find("1"), NoAnswer) and not slurm.asked
     slurm.now += 1.0
-    assert controller.find("1") == NotListed(15.0), "SLURM took it 15 s ago"
+    assert controller.find("1") == UnlistedJob(15.0), "SLURM took it 15 s ago"
 
 
 def test_a_job_that_was_forgotten_is_not_asked_for(slurm: FakeSlurm, controller: Controller) -> None:
@@ -124,9 +124,9 @@ def test_the_accounting_knows_what_the_controller_has_forgotten(slurm: FakeSlurm
     slurm.sacct = Reply("2|FAILED|2026-11-24T19:05:45|None\n3|RUNNING|Unknown|None\n", "", "")
     controller.watch(["1", "2", "3", "4"])
     found = {job: controller.find(job) for job in ("1", "2", "3", "4")}
-    assert isinstance(found["2"], Listed) and found["2"].confirmed and found["2"].line.name == "FAILED"
-    assert isinstance(found["3"], NotListed), "a lost job runs for ever in the accounting"
-    assert isinstance(found["4"], NotListed)
+    assert isinstance(found["2"], ListedJob) and found["2"].confirmed and found["2"].line.name == "FAILED"
+    assert isinstance(found["3"], UnlistedJob), "a lost job runs for ever in the accounting"
+    assert isinstance(found["4"], UnlistedJob)
     assert [command[5] for _, command in slurm.asked if command[0] == "sacct"] == ["2,3,4"]
 
 
@@ -134,7 +134,7 @@ def test_the_accounting_alone_knows_ends_only(slurm: FakeSlurm, controller: Cont
     slurm.sacct = Reply("1|COMPLETED|2026-11-24T19:05:45|None\n2|RUNNING|Unknown|None\n", "", "")
     controller.watch(["1", "2"])
     first, second = controller.find("1"), controller.find("2")
-    assert isinstance(first, Listed) and not first.confirmed and isinstance(second, NoAnswer)
+    assert isinstance(first, ListedJob) and not first.confirmed and isinstance(second, NoAnswer)
 
 
 def test_an_outage_is_said_once_and_so_is_its_end(slurm: FakeSlurm, controller: Controller) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnexp.launchers.queue.answers import ALIVE, ENDED
-from gnnexp.launchers.queue.controller import Line, Listing, is_job_id, read_lines
+from gnnexp.launchers.queue.controller import JobLine, Listing, is_job_id, read_lines
 
 # What squeue 22.05 printed of an array of eight, two at a time.
 ARRAY = """1|COMPLETED|2026-11-24T19:05:45|None
@@ -115,7 +115,7 @@ def test_lines_of_clusters_and_words_of_sacct() -> None:
 
 
 def test_of_two_lines_about_a_job_the_living_one_counts() -> None:
-    ended, alive = Line(1, None, "NODE_FAIL", "", None), Line(1, None, "PENDING", "", None)
+    ended, alive = JobLine(1, None, "NODE_FAIL", "", None), JobLine(1, None, "PENDING", "", None)
     assert Listing([ended, alive]).of("1") is Listing([alive, ended]).of("1") is alive
     assert Listing([ended]).of("1") is ended
 

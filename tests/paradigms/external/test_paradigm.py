@@ -13,7 +13,7 @@ from gnnexp.config.compose import compose
 from gnnexp.experiment.build import read
 from gnnexp.paradigms.external.lines import NAMES
 from gnnexp.paradigms.external.variables import Handed, variables_of
-from gnnexp.preparation.preflight import estimate
+from gnnexp.preparation.preflight import estimate_memory
 from gnnexp.testing.graphs import nasty_graph
 
 PAGE = Path(__file__).parents[3] / "docs" / "howto" / "external.md"
@@ -71,7 +71,7 @@ def test_the_plan_has_a_label_and_a_partition_if_asked() -> None:
         assert plan.num_parts == (3 if wanted else None) and not plan.exact
         assert plan.approximates.startswith("external system: not checked by gnnexp")
         assert ("model, train" in plan.approximates) == wanted
-        lines = estimate(experiment, facts, plan, 10).lines("host")
+        lines = estimate_memory(experiment, facts, plan, 10).lines("host")
         assert not [line for line in lines if "evaluation" in line or "parameters" in line], "of gnnexp's ranks only"
 
 

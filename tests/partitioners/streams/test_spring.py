@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gnnexp.errors import ConfigError, DataError
 from gnnexp.graph.graph import Graph
-from gnnexp.graph.stream import ArrayStream, GraphStream, Symmetrized
+from gnnexp.graph.stream import ArrayStream, GraphStream, SymmetricStream
 from gnnexp.kernels.partitioners import spring
 from gnnexp.partitioners.streams.spring import SpringPartitioner
 from gnnexp.testing.graphs import csc, edge_list, nasty_graph
@@ -151,7 +151,7 @@ def test_a_streamed_degree_that_does_not_fit_is_told(monkeypatch: pytest.MonkeyP
 
 def test_both_directions_of_edges_that_are_there_once() -> None:
     pairs = np.array([[0, 1], [1, 2], [3, 3], [4, 0]])
-    stream = Symmetrized(ArrayStream(pairs, chunk_edges=3))
+    stream = SymmetricStream(ArrayStream(pairs, chunk_edges=3))
     seen = [(int(s), int(d)) for it in stream.chunks() for s, d in zip(it.sources, it.destinations, strict=True)]
     assert seen == [(0, 1), (1, 2), (3, 3), (1, 0), (2, 1), (4, 0), (0, 4)]
     assert stream.num_edges == 7 and stream.num_nodes == 5

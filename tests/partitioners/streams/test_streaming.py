@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gnnexp.errors import DataError
 from gnnexp.experiment.build import build
 from gnnexp.graph.graph import Graph
-from gnnexp.graph.stream import ArrayStream, EdgeChunk, EdgeStream, GraphStream, StreamOrder, Symmetrized
+from gnnexp.graph.stream import ArrayStream, EdgeChunk, EdgeStream, GraphStream, StreamOrder, SymmetricStream
 from gnnexp.partitioners.base import Owners, Partitioner
 from gnnexp.partitioners.streams.dbh import DbhPartitioner
 from gnnexp.partitioners.streams.greedy import GreedyPartitioner
@@ -136,7 +136,7 @@ def test_a_symmetrized_stream_is_that_of_its_edges(name: str, graph: Graph, num_
     if not graph.num_edges:
         return
     rule = RULES[name]("stored", "last")
-    both = Symmetrized(GraphStream(graph, chunk_edges=chunk_edges))
+    both = SymmetricStream(GraphStream(graph, chunk_edges=chunk_edges))
     pairs = np.concatenate([np.stack(chunk[:2], 1) for chunk in both.chunks()])
     loops = sum(src == dst for src, dst in edge_list(graph))
     assert both.num_edges == 2 * graph.num_edges - loops == len(pairs)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.figures.curves import curve_of, metric_of
 from gnnexp.reports.figures.draw import draw, usual_figures
 from gnnexp.reports.figures.panels import Figure
@@ -17,12 +17,12 @@ from gnnexp.reports.table import group_runs
 KEYS = ("dataset", "system")
 
 
-def make_run(dataset: str, system: str, values: list[float | None], seconds: float = 2.0) -> Run:
+def make_run(dataset: str, system: str, values: list[float | None], seconds: float = 2.0) -> RecordedRun:
     epochs = [
         {"time/epoch_s": seconds} if value is None else {"acc/test": value, "time/epoch_s": seconds} for value in values
     ]
     best = max(value for value in values if value is not None)
-    return Run(
+    return RecordedRun(
         Path("run"),
         {"dataset": {"name": dataset}, "system": system, "task": {"metric": "acc"}},
         {},
@@ -32,7 +32,7 @@ def make_run(dataset: str, system: str, values: list[float | None], seconds: flo
     )
 
 
-def both() -> list[Run]:
+def both() -> list[RecordedRun]:
     return [
         make_run("cora", "a", [0.1, None, 0.5]),
         make_run("cora", "a", [0.3, None, 0.6], seconds=4.0),
@@ -66,7 +66,7 @@ def test_a_panel_per_dataset_and_a_line_per_system(by: str, label: str, ends: li
 
 
 def test_what_was_never_evaluated_or_timed_is_named() -> None:
-    bare = Run(Path("run"), {"dataset": {"name": "cora"}, "system": "c"}, {}, [{}, {}], {}, "finished")
+    bare = RecordedRun(Path("run"), {"dataset": {"name": "cora"}, "system": "c"}, {}, [{}, {}], {}, "finished")
     untimed = replace(bare, config={**bare.config, "system": "d"}, epochs=[{"acc/test": 0.1}] * 2)
     figure = Figure("accuracy", "curves", ("acc/test",), series=("system",), panels=("dataset",), by="time")
     drawn = draw(figure, [*both(), bare, untimed], KEYS)

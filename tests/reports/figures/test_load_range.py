@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from figure_runs import figure_run
 
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.figures.draw import draw
 from gnnexp.reports.figures.load_range import load_of, rank_value
 from gnnexp.reports.figures.panels import Figure
@@ -25,7 +25,9 @@ def rank_record(edges: int, seconds: float) -> dict[str, object]:
     }
 
 
-def recorded_run(folder: Path, system: str, *epochs: list[dict[str, object]], resumed: int | None = None) -> Run:
+def recorded_run(
+    folder: Path, system: str, *epochs: list[dict[str, object]], resumed: int | None = None
+) -> RecordedRun:
     folder.mkdir()
     lines = [{"epoch": number, "time": 0.0, "metrics": {}, "ranks": ranks} for number, ranks in enumerate(epochs)]
     if resumed is not None:

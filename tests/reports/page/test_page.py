@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.page.page import NamedTable, Page, PageFigure, RunLine, notes, page_figures, provenance, run_line
-from gnnexp.reports.table import Table
+from gnnexp.reports.table import TextTable
 
 HARDWARE = {
     "host": "vm",
@@ -21,7 +21,7 @@ HARDWARE = {
 NODE = {"host": "vm", "cpu": "EPYC", "cores": 2, "gpus": ["H100"], "torch": "2.13.0"}
 
 
-def make_run(name: str = "a", **changes: object) -> Run:
+def make_run(name: str = "a", **changes: object) -> RecordedRun:
     choices = {"dataset": "digits", "model": "sage", "paradigm": "data_parallel"}
     source = {
         "choices": choices,
@@ -33,7 +33,7 @@ def make_run(name: str = "a", **changes: object) -> Run:
         **changes.pop("provenance", {}),
     }
     found = {"status": "finished", "facts": {"exact": True, "approximates": ""}, **changes}
-    return Run(Path("runs") / name, {"system": "dgl", "seed": 0}, source, [], {}, **{"nodes": [NODE], **found})
+    return RecordedRun(Path("runs") / name, {"system": "dgl", "seed": 0}, source, [], {}, **{"nodes": [NODE], **found})
 
 
 def test_provenance_is_told_once_where_runs_share_it() -> None:
@@ -75,7 +75,7 @@ def test_what_a_reader_must_know() -> None:
 
 
 def test_figures_are_the_svg_files_with_their_data() -> None:
-    data = Table(("x",), (("1",),), "Mean over seeds.")
+    data = TextTable(("x",), (("1",),), "Mean over seeds.")
     files = [Path("r/accuracy.png"), Path("r/accuracy.svg"), Path("r/accuracy.csv"), Path("r/my_own.svg")]
     accuracy, own = page_figures(files, {"accuracy": data})
     assert accuracy.file == Path("r/accuracy.svg") and accuracy.data == data
@@ -87,7 +87,7 @@ def test_figures_are_the_svg_files_with_their_data() -> None:
 def test_the_digest_is_of_what_is_said() -> None:
     page = Page(
         "t",
-        tables=[NamedTable("c", Table(("x",), (("1",),), "caption"))],
+        tables=[NamedTable("c", TextTable(("x",), (("1",),), "caption"))],
         version="1",
         figures=[PageFigure(Path("here/a.svg"), "a", "a")],
         date="today",
@@ -96,6 +96,6 @@ def test_the_digest_is_of_what_is_said() -> None:
     for other in (
         replace(page, version="2"),
         replace(page, notes=["n"]),
-        replace(page, tables=[NamedTable("c", Table(("x",), (("2",),), "caption"))]),
+        replace(page, tables=[NamedTable("c", TextTable(("x",), (("2",),), "caption"))]),
     ):
         assert other.digest() != page.digest()

@@ -11,8 +11,8 @@ from asking import both_of, data
 from run_folder import write_job, write_result
 
 from gnnexp.cli.main import run_command
-from gnnexp.record.runs import Run, read_run
-from gnnexp.reports.table import Table
+from gnnexp.record.runs import RecordedRun, read_run
+from gnnexp.reports.table import TextTable
 
 make_table, draw = both_of("balance")
 Record = dict[str, Any]
@@ -82,7 +82,7 @@ def make_run(
     partition: str | None = "/p",
     resumed: int | None = None,
     **groups: Any,
-) -> Run:
+) -> RecordedRun:
     """A run that has ended, with the records of its epochs' ranks; the epoch `resumed` was stopped half way."""
     write_job(
         folder,
@@ -111,7 +111,7 @@ def make_run(
     return read_run(folder)
 
 
-def cells(table: Table, row: int = 0) -> dict[str, str]:
+def cells(table: TextTable, row: int = 0) -> dict[str, str]:
     return dict(zip(table.header, table.rows[row], strict=True))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from asking import both_of
 from run_folder import write_job, write_result
 
-from gnnexp.record.runs import Run, read_run
+from gnnexp.record.runs import RecordedRun, read_run
 
 make_table, _ = both_of("heterogeneous")
 HEADER = (
@@ -31,7 +31,7 @@ def make_run(
     shape: str | None = "mag_like",
     status: str = "finished",
     **sent: int,
-) -> Run:
+) -> RecordedRun:
     """A run that has ended, of a slow first epoch and three of `seconds - 1`, `seconds` and `seconds + 1`."""
     write_job(folder, uid=str(folder), choices={"dataset": "rmat", "model": "rgcn", "paradigm": system})
     job = json.loads((folder / "job.json").read_text())

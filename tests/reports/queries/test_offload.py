@@ -11,9 +11,9 @@ from asking import both_of, data
 from run_folder import write_job, write_result
 
 from gnnexp.cli.main import run_command
-from gnnexp.record.runs import Run, read_run
+from gnnexp.record.runs import RecordedRun, read_run
 from gnnexp.reports.figures import drawing
-from gnnexp.reports.table import Table
+from gnnexp.reports.table import TextTable
 
 make_table, draw = both_of("offload")
 Record = dict[str, Any]
@@ -124,7 +124,7 @@ def make_run(
     status: str = "finished",
     device: str = "cpu",
     **options: Any,
-) -> Run:
+) -> RecordedRun:
     """A run that has ended, with the records of its epochs' ranks; `options` of the paradigm."""
     write_job(
         folder,
@@ -155,7 +155,7 @@ def make_run(
     return read_run(folder)
 
 
-def in_memory(folder: Path, **more: Any) -> Run:
+def in_memory(folder: Path, **more: Any) -> RecordedRun:
     return make_run(
         folder,
         [COLD, [rank(crossings={})] * 2],
@@ -167,7 +167,7 @@ def in_memory(folder: Path, **more: Any) -> Run:
     )
 
 
-def cells(table: Table, row: int = 0) -> dict[str, str]:
+def cells(table: TextTable, row: int = 0) -> dict[str, str]:
     return dict(zip(table.header, table.rows[row], strict=True))
 
 
@@ -365,7 +365,7 @@ def test_what_is_left_out_is_named(tmp_path: Path) -> None:
     assert draw(runs[:1], tmp_path / "none") == []
 
 
-def by_chunks(folder: Path, ranks: int = 2, **more: Any) -> list[Run]:
+def by_chunks(folder: Path, ranks: int = 2, **more: Any) -> list[RecordedRun]:
     epochs = [[rank(load=1.0)] * ranks, [rank(crossings=CROSSINGS)] * ranks]
     return [
         make_run(

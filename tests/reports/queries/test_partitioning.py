@@ -11,8 +11,8 @@ import pytest
 from asking import both_of
 from run_folder import write_job, write_result
 
-from gnnexp.record.runs import Run, read_run
-from gnnexp.reports.figures.chart import Chart, Panel, draw_chart
+from gnnexp.record.runs import RecordedRun, read_run
+from gnnexp.reports.figures.chart import Chart, ChartPanel, draw_chart
 
 make_table, draw = both_of("partitioning")
 HEADER = (
@@ -79,7 +79,7 @@ def make_run(
     shape: str | None = None,
     status: str = "finished",
     **options: Any,
-) -> Run:
+) -> RecordedRun:
     """A run that has ended, on a partition of this quality."""
     parts = int(measured.get("parts", 0))
     name = f"{partitioner}-{parts}-{graph}-{options}"
@@ -269,6 +269,6 @@ def test_figures_have_a_panel_per_graph_and_a_bar_per_partition(tmp_path: Path) 
 @pytest.mark.parametrize(("ratios", "label"), [((0.9, 1.1), "2"), ((1e-9, 1e12), "10^{0}")])
 def test_ratios_have_labels_over_few_decades_and_over_many(ratios: tuple[float, float], label: str) -> None:
     rows = [{"graph": str(number), "method": "a", "ratio": ratio} for number, ratio in enumerate(ratios)]
-    chart = Chart("cost", "bars", "graph", [Panel(["ratio"], start=1.0, log=True)], series="method")
+    chart = Chart("cost", "bars", "graph", [ChartPanel(["ratio"], start=1.0, log=True)], series="method")
     drawn = [shown.get_text() for shown in draw_chart(chart, rows).axes[0].get_yticklabels()]
     assert any(label in text for text in drawn), drawn

@@ -10,10 +10,10 @@ from figure_runs import figure_run
 from gnnexp.cli.main import run_command
 from gnnexp.cli.sweeping.definition import load_sweep
 from gnnexp.errors import ConfigError
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.queries.answer import ask, table_of
 from gnnexp.reports.queries.query import query_names, read_query
-from gnnexp.reports.table import Table
+from gnnexp.reports.table import TextTable
 
 RUNS = "/* runs */\nSELECT run FROM runs\n"
 CAPTION = "/* caption */\nSELECT 'all.'\n"
@@ -21,7 +21,7 @@ FIGURE = "/* figure mine\ndraw: bars\nx: a\nseries: b\npanels: [{y: [c]}]\n*/\n"
 
 
 @pytest.fixture
-def runs() -> list[Run]:
+def runs() -> list[RecordedRun]:
     return [figure_run("dgl", 2.0), figure_run("p3", 1.0)]
 
 
@@ -31,28 +31,28 @@ def written(folder: Path, table: str, more: str = "") -> str:
     return str(file)
 
 
-def asked(name: str, runs: list[Run]) -> Table:
+def asked(name: str, runs: list[RecordedRun]) -> TextTable:
     return table_of(ask(read_query(name, "here"), runs, "here"))
 
 
-def problem_of(name: str, runs: list[Run]) -> str:
+def problem_of(name: str, runs: list[RecordedRun]) -> str:
     with pytest.raises(ConfigError) as caught:
         asked(name, runs)
     (problem,) = caught.value.problems
     return f"{problem.key}={problem.value}: {problem.allowed}"
 
 
-def test_the_result_is_the_table(runs: list[Run], tmp_path: Path) -> None:
+def test_the_result_is_the_table(runs: list[RecordedRun], tmp_path: Path) -> None:
     name = written(
         tmp_path,
         "SELECT config['system'] AS system, run + 1 AS number, run AS system, NULL AS \"none?\", "
         'nullif(run, 0) AS "some?" FROM runs ORDER BY run DESC',
     )
-    assert asked(name, runs) == Table(("system", "number", "some"), (("p3", "2", "1"), ("dgl", "1", "–")), "all.")
+    assert asked(name, runs) == TextTable(("system", "number", "some"), (("p3", "2", "1"), ("dgl", "1", "–")), "all.")
     assert asked(name, []).header == ("system", "number"), "nobody has any"
 
 
-def test_labels_head_a_table_and_the_median_epoch_is_at_hand(runs: list[Run], tmp_path: Path) -> None:
+def test_labels_head_a_table_and_the_median_epoch_is_at_hand(runs: list[RecordedRun], tmp_path: Path) -> None:
     name = written(
         tmp_path,
         "SELECT unnest(label), seconds(value) AS s FROM settings() JOIN typical USING (run) "
@@ -75,7 +75,7 @@ def test_labels_head_a_table_and_the_median_epoch_is_at_hand(runs: list[Run], tm
         "SELECT getenv('HOME')",
     ],
 )
-def test_a_query_reaches_nothing(statement: str, runs: list[Run], tmp_path: Path) -> None:
+def test_a_query_reaches_nothing(statement: str, runs: list[RecordedRun], tmp_path: Path) -> None:
     runs_of_python = runs  # DuckDB would find a table of this name here
     assert runs_of_python and problem_of(written(tmp_path, statement), runs).startswith("here (mine)=table: ")
 
@@ -98,7 +98,7 @@ def test_a_query_reaches_nothing(statement: str, runs: list[Run], tmp_path: Path
         "EXPLAIN ANALYZE SELECT 1",
     ],
 )
-def test_other_statements_are_refused(statement: str, runs: list[Run], tmp_path: Path) -> None:
+def test_other_statements_are_refused(statement: str, runs: list[RecordedRun], tmp_path: Path) -> None:
     assert "must be one SELECT" in problem_of(written(tmp_path, statement), runs)
     views = f"/* views */\n{statement or 'SELECT 1'}\n"
     file = Path(written(tmp_path, "SELECT 1", views))
@@ -160,7 +160,7 @@ def test_the_command_takes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert saved[0] == "system,runs" and len(saved) == 3
 
 
-def test_the_documented_query_is_one(runs: list[Run], tmp_path: Path) -> None:
+def test_the_documented_query_is_one(runs: list[RecordedRun], tmp_path: Path) -> None:
     page = Path(__file__).parents[3] / "docs" / "reports.md"
     (tmp_path / "mine.sql").write_text(page.read_text().partition("```sql\n")[2].partition("```")[0])
     (answer,) = ask(read_query(str(tmp_path / "mine.sql"), "here"), runs)

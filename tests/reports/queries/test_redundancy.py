@@ -11,7 +11,7 @@ from asking import both_of
 from run_folder import write_job, write_result
 
 from gnnexp.cli.main import run_command
-from gnnexp.record.runs import Run, read_run
+from gnnexp.record.runs import RecordedRun, read_run
 
 make_table, _ = both_of("redundancy")
 HEADER = (
@@ -38,7 +38,7 @@ def make_run(
     dataset: dict[str, Any] | None = None,
     status: str = "finished",
     **options: Any,
-) -> Run:
+) -> RecordedRun:
     """A run that has ended, whose epochs recorded these `work/*` counters."""
     write_job(folder, uid=str(folder), choices={"dataset": "rmat", "model": "sage", "paradigm": paradigm})
     job = json.loads((folder / "job.json").read_text())
@@ -64,11 +64,11 @@ def work(edges: int, **features: int) -> dict[str, int]:
     return {"edges_computed": edges, "edges_sampled": 7, **{f"features_loaded_{k}": v for k, v in features.items()}}
 
 
-def micro(folder: Path, ranks: int = 4, edges: int = 300, host: int = 80, **more: Any) -> Run:
+def micro(folder: Path, ranks: int = 4, edges: int = 300, host: int = 80, **more: Any) -> RecordedRun:
     return make_run(folder, "data_parallel", ranks, [work(edges, host=host)], key="micro", **more)
 
 
-def mini(folder: Path, ranks: int = 4, edges: int = 200, local: int = 40, **more: Any) -> Run:
+def mini(folder: Path, ranks: int = 4, edges: int = 200, local: int = 40, **more: Any) -> RecordedRun:
     return make_run(folder, "split_parallel", ranks, [work(edges, local=local)], **more)
 
 
@@ -163,7 +163,9 @@ def test_batches_are_compared_as_the_global_ones_that_they_are(tmp_path: Path) -
     runs = [make_run(tmp_path / "one", "data_parallel", 1, [work(1)]), *(micro(tmp_path / f"{n}", n) for n in (2, 4))]
     sizes = ({"batch_size": 512}, {"batch_size": 256, "batch_of": "rank"}, {"batch_size": 256, "batch_of": "rank"})
     runs = [
-        Run(run.path, {**run.config, "train": {"epochs": 1, **size}}, run.provenance, run.epochs, {}, "finished")
+        RecordedRun(
+            run.path, {**run.config, "train": {"epochs": 1, **size}}, run.provenance, run.epochs, {}, "finished"
+        )
         for run, size in zip(runs, sizes, strict=True)
     ]
     table = make_table(runs)
@@ -191,7 +193,7 @@ def test_what_differs_heads_a_row_and_what_was_not_recorded_is_no_number(tmp_pat
     runs = [make_run(tmp_path / "a", "data_parallel", 4, [{"edges_computed": 9}], "micro"), mini(tmp_path / "b")]
     for name in ("c", "d"):
         run = micro(tmp_path / name) if name == "c" else mini(tmp_path / name)
-        runs.append(Run(run.path, {**run.config, **other}, run.provenance, run.epochs, run.summary, run.status))
+        runs.append(RecordedRun(run.path, {**run.config, **other}, run.provenance, run.epochs, run.summary, run.status))
     table = make_table(runs)
     assert table.header[:3] == ("dataset", "ranks", "layers")
     assert [row[:9] for row in table.rows] == [

@@ -16,7 +16,7 @@ from gnnexp.cli.main import run_command
 from gnnexp.cli.sweeping.definition import load_sweep
 from gnnexp.config.folders import product_sweeps
 from gnnexp.errors import ConfigError
-from gnnexp.record.runs import Run, read_run
+from gnnexp.record.runs import RecordedRun, read_run
 from gnnexp.reports.queries.query import query_names
 
 make_table, draw = both_of("splitting")
@@ -47,7 +47,7 @@ def make_run(
     status: str = "finished",
     paradigm: str = "split_parallel",
     **options: Any,
-) -> Run:
+) -> RecordedRun:
     """A run that has ended, with the counts of its batches, and `crossing` edges per epoch and layer."""
     write_job(folder, uid=str(folder), choices={"dataset": "rmat", "paradigm": paradigm, "partitioner": partitioner})
     job = json.loads((folder / "job.json").read_text())
@@ -72,7 +72,7 @@ def make_run(
     return read_run(folder)
 
 
-def both(folder: Path) -> list[Run]:
+def both(folder: Path) -> list[RecordedRun]:
     return [
         make_run(folder / "gsplit", "presampled", GSPLIT, [[3, 1], [4, 0]]),
         make_run(folder / "edge", "metis_edge", EDGE, [[40, 4], [20, 0]]),

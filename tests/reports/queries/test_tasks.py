@@ -10,7 +10,7 @@ from asking import both_of
 from run_folder import write_job, write_result
 
 from gnnexp.cli.main import run_command
-from gnnexp.record.runs import Run, read_run
+from gnnexp.record.runs import RecordedRun, read_run
 
 make_table, draw = both_of("tasks")
 HEADER = (
@@ -47,7 +47,7 @@ def make_run(
     task: str = "link_prediction",
     status: str = "finished",
     shape: str = "reddit_like",
-) -> Run:
+) -> RecordedRun:
     """A run that has ended, whose second and third epoch took these seconds (the mean over ranks); the first, ten."""
     write_job(folder, uid=str(folder), choices={"dataset": "rmat", "model": "gcn", "paradigm": "P", "task": task})
     job = json.loads((folder / "job.json").read_text())
@@ -74,7 +74,7 @@ def make_run(
     return read_run(folder)
 
 
-def both(folder: Path) -> list[Run]:
+def both(folder: Path) -> list[RecordedRun]:
     return [
         make_run(folder / "v", "neutronstar", {**OTHERS, **VERTICES}, "node_classification"),
         make_run(folder / "l", "neutronstar", {**OTHERS, **LINKS}),

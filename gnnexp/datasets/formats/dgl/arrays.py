@@ -1,4 +1,4 @@
-"""A DGL graph in numpy arrays, and the `Foreign` that it becomes. Nothing here imports DGL."""
+"""A DGL graph in numpy arrays, and the `ForeignGraph` that it becomes. Nothing here imports DGL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from gnnexp.datasets.formats.foreign import EDGE, VERTEX, Edges, Foreign, Vertices
+from gnnexp.datasets.formats.foreign import EDGE, VERTEX, ForeignEdges, ForeignGraph, ForeignVertices
 from gnnexp.errors import DataError, Findings, Problem
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class DglArrays:
 
 
 @dataclass(frozen=True)
-class Asked:
+class DataNames:
     """Which data mean what: a name, `auto` (found by its name), or None.
 
     Attributes:
@@ -102,7 +102,7 @@ def array_of(values: torch.Tensor) -> np.ndarray:
     return array
 
 
-def foreign_of_arrays(arrays: DglArrays, asked: Asked, key: str) -> Foreign:
+def foreign_of_arrays(arrays: DglArrays, asked: DataNames, key: str) -> ForeignGraph:
     """The graph with features, labels, splits and weights.
 
     Args:
@@ -134,7 +134,7 @@ def foreign_of_arrays(arrays: DglArrays, asked: Asked, key: str) -> Foreign:
             asked.mask,
             f"{key}, vertices {kind}",
         )
-        vertices[kinds[kind]] = made or Vertices(count)
+        vertices[kinds[kind]] = made or ForeignVertices(count)
         if vertices[kinds[kind]].ids is not None:
             used[kind].add(ID)
     names = _edge_names([one.types for one in arrays.edges])
@@ -150,11 +150,13 @@ def foreign_of_arrays(arrays: DglArrays, asked: Asked, key: str) -> Foreign:
             )
         )
         edges.append(
-            Edges(one.source, one.destination, names[one.types], (kinds[one.types[0]], kinds[one.types[2]]), values)
+            ForeignEdges(
+                one.source, one.destination, names[one.types], (kinds[one.types[0]], kinds[one.types[2]]), values
+            )
         )
     findings.raise_all()
     notes = [*_left_out(nodes, used, "vertices"), *_left_out(data, used, "edges"), *_reverses(arrays.edges)]
-    return Foreign(vertices, edges, notes)
+    return ForeignGraph(vertices, edges, notes)
 
 
 def _plain_types(arrays: DglArrays) -> dict[str, str]:
@@ -210,7 +212,7 @@ def _usual(role: str, names: Sequence[str], own: Iterable[str], key: str) -> str
     return found[0] if found else None
 
 
-def _masks(asked: Asked, data: Mapping[str, Mapping[str, object]], key: str) -> dict[str, dict[str, str]]:
+def _masks(asked: DataNames, data: Mapping[str, Mapping[str, object]], key: str) -> dict[str, dict[str, str]]:
     """The names of the masks by type and split."""
     if asked.masks is None:
         return {
@@ -242,7 +244,7 @@ def _vertices(
     masks: Mapping[str, str],
     column: int,
     key: str,
-) -> Vertices:
+) -> ForeignVertices:
     used = [name for name in (features, label, *masks.values()) if name]
     DataError.raise_all(
         [
@@ -252,7 +254,7 @@ def _vertices(
         ]
     )
     splits = {split: _mask(own[name], column, f"{key}, {name}") for split, name in masks.items()}
-    return Vertices(
+    return ForeignVertices(
         count,
         None if features is None else rows_of(own[features], f"{key}, {features}"),
         None if label is None else classes_of(own[label], f"{key}, {label}"),

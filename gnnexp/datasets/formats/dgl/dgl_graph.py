@@ -11,10 +11,10 @@ import numpy as np
 
 from gnnexp.datasets.base import data_folder
 from gnnexp.datasets.formats.dataset import ForeignDataset
-from gnnexp.datasets.formats.dgl.arrays import AUTO, USUAL, Asked, DglArrays, arrays_of, foreign_of_arrays
+from gnnexp.datasets.formats.dgl.arrays import AUTO, USUAL, DataNames, DglArrays, arrays_of, foreign_of_arrays
 from gnnexp.datasets.formats.dgl.partition_files import config_in
 from gnnexp.datasets.formats.dgl.reader import is_graph_file, read_graph
-from gnnexp.datasets.formats.foreign import Foreign
+from gnnexp.datasets.formats.foreign import ForeignGraph
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.files.regular import is_file, what_is
 
@@ -30,7 +30,7 @@ def foreign_of_dgl(
     weight: str | None = None,
     masks: Mapping[str, str] | None = None,
     mask: int = 0,
-) -> Foreign:
+) -> ForeignGraph:
     """The graph of a DGLGraph, with one or several types of vertices and edges.
 
     Args:
@@ -44,7 +44,7 @@ def foreign_of_dgl(
     Raises:
         DataError: data are missing, ambiguous, or have a wrong shape.
     """
-    asked = Asked(
+    asked = DataNames(
         AUTO if label == USUAL["label"][0] else label,
         AUTO if features == USUAL["features"][0] else features,
         weight,
@@ -84,9 +84,9 @@ class DglDataset(ForeignDataset):
                 )
             )
 
-    def asked(self) -> Asked:
+    def asked(self) -> DataNames:
         """The data that the options name."""
-        return Asked(self.label, self.features, self.weight, self.masks, self.mask)
+        return DataNames(self.label, self.features, self.weight, self.masks, self.mask)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -134,7 +134,7 @@ class DglGraph(DglDataset):
             )
         return found
 
-    def read(self) -> Foreign:
+    def read(self) -> ForeignGraph:
         """The graph that DGL reads, in a process of its own."""
         [path] = self.sources()
         arrays, graphs = read_graph(path, self.graph)

@@ -11,8 +11,8 @@ from gnnexp.datasets.base import data_folder
 from gnnexp.datasets.formats.dgl.arrays import foreign_of_arrays
 from gnnexp.datasets.formats.dgl.dgl_graph import DglDataset
 from gnnexp.datasets.formats.dgl.partition_files import PartConfig, config_in, read_config
-from gnnexp.datasets.formats.dgl.whole import Whole, read_whole
-from gnnexp.datasets.formats.foreign import Foreign
+from gnnexp.datasets.formats.dgl.whole import WholeGraph, read_whole
+from gnnexp.datasets.formats.foreign import ForeignGraph
 from gnnexp.graph.partition import Partition, owner_dtype
 
 
@@ -40,13 +40,13 @@ class DglPartitions(DglDataset):
         """The JSON file, and the files of all parts."""
         return self._config().files()
 
-    def read(self) -> Foreign:
+    def read(self) -> ForeignGraph:
         """All parts put together."""
         whole = self.whole()
         found = foreign_of_arrays(whole.arrays, self.asked(), str(self._config().path))
         return replace(found, notes=[*found.notes, *whole.notes])
 
-    def whole(self) -> Whole:
+    def whole(self) -> WholeGraph:
         """The graph in DGL's terms, and the part of each vertex."""
         return read_whole(self._config())
 

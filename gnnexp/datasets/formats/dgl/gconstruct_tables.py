@@ -12,7 +12,7 @@ import numpy as np
 from gnnexp.components.packages import is_installed
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.formats.dgl.gconstruct import FORMAT_FIX, Entry, Feature, Label
-from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, SqlTable
 from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.datasets.tables.scan import TextForm, quoted
 from gnnexp.datasets.tables.written import integer_or_text, note_of, numeric, text_of, with_points
@@ -36,7 +36,7 @@ class Columns:
         rows: what is read, in SQL; empty: the table.
     """
 
-    table: Table
+    table: SqlTable
     asked: Sequence[str]
     categories: Sequence[str]
     notes: Sequence[str]
@@ -55,7 +55,7 @@ def rewritten(reader: Engine, columns: Columns, path: Path) -> str:
     return str(path)
 
 
-def opened(reader: Engine, entry: Entry, place: Path) -> Table:
+def opened(reader: Engine, entry: Entry, place: Path) -> SqlTable:
     """The table of an entry; ids, classes and categories of a text are as the file writes them.
 
     Raises:
@@ -190,7 +190,7 @@ def _name(one: Feature, number: int, entry: Entry) -> str:
     return f"{name}_{number}" if before or name in _RESERVED else name
 
 
-def _expression(reader: Engine, table: Table, one: Feature, entry: Entry) -> str:
+def _expression(reader: Engine, table: SqlTable, one: Feature, entry: Entry) -> str:
     """A feature in SQL.
 
     Raises:
@@ -218,7 +218,7 @@ def _expression(reader: Engine, table: Table, one: Feature, entry: Entry) -> str
     )
 
 
-def _between(reader: Engine, table: Table, column: str, options: Mapping[str, object]) -> str:
+def _between(reader: Engine, table: SqlTable, column: str, options: Mapping[str, object]) -> str:
     """The column between 0 and 1, as GraphStorm's `max_min_norm`."""
     least, most = reader.rows(f"SELECT min({column})::DOUBLE, max({column})::DOUBLE FROM {table.name}", table)[0]
 
@@ -233,7 +233,7 @@ def _between(reader: Engine, table: Table, column: str, options: Mapping[str, ob
     return f"(least(greatest({column}::DOUBLE, {low!r}::DOUBLE), {high!r}::DOUBLE) - {low!r}::DOUBLE) / {spread!r}"
 
 
-def _with_split(reader: Engine, table: Table, identity: str | None, label: Label | None, place: Path) -> str:
+def _with_split(reader: Engine, table: SqlTable, identity: str | None, label: Label | None, place: Path) -> str:
     """The rows of a table with the split of each, in SQL.
 
     Raises:

@@ -14,9 +14,9 @@ import numpy as np
 
 from gnnexp.datasets.base import data_folder, require
 from gnnexp.datasets.formats.dataset import ForeignDataset
-from gnnexp.datasets.formats.dgl.arrays import AUTO, Asked, DglArrays, DglEdges, classes_of, foreign_of_arrays
+from gnnexp.datasets.formats.dgl.arrays import AUTO, DataNames, DglArrays, DglEdges, classes_of, foreign_of_arrays
 from gnnexp.datasets.formats.dgl.graphbolt_files import FORMAT_FIX, Metadata, SetOfTask, metadata_in, read_metadata
-from gnnexp.datasets.formats.foreign import Foreign, Vertices
+from gnnexp.datasets.formats.foreign import ForeignGraph, ForeignVertices
 from gnnexp.errors import DataError, Findings, Problem
 
 _SPLITS = {"train_set": "train", "validation_set": "val", "test_set": "test"}
@@ -59,7 +59,7 @@ class GraphBolt(ForeignDataset):
     def _metadata(self) -> Metadata:
         return read_metadata(data_folder(self.path, "graphbolt"))
 
-    def read(self) -> Foreign:
+    def read(self) -> ForeignGraph:
         """The graph with the labels, splits and links of the tasks."""
         metadata, findings = self._metadata(), Findings()
         edges = [findings.attempt(metadata.edges, one) for one in metadata.edge_types]
@@ -75,7 +75,7 @@ class GraphBolt(ForeignDataset):
                 if ends is not None
             ],
         )
-        found = foreign_of_arrays(arrays, Asked(None, self.features, self.weight, {}), str(metadata.path))
+        found = foreign_of_arrays(arrays, DataNames(None, self.features, self.weight, {}), str(metadata.path))
         found = replace(found, notes=[*found.notes, *metadata.notes])
         for one in sets:
             found = _with_labels(found, metadata, one) if one.has_labels else _with_links(found, metadata, one)
@@ -116,7 +116,7 @@ class _Task:
         return all(one.seeds.ndim == 1 for parts in self.sets.values() for one in parts)
 
 
-def _with_labels(found: Foreign, metadata: Metadata, task: _Task) -> Foreign:
+def _with_labels(found: ForeignGraph, metadata: Metadata, task: _Task) -> ForeignGraph:
     """The graph with labels and splits of vertices: GraphBolt keeps them in the sets only."""
     vertices = dict(found.vertices)
     for kind, name in zip(metadata.counts, found.vertices, strict=True):
@@ -135,7 +135,7 @@ def _with_labels(found: Foreign, metadata: Metadata, task: _Task) -> Foreign:
     return replace(found, vertices=vertices)
 
 
-def _labels(own: Vertices, ids: np.ndarray, sets: list[SetOfTask], key: str) -> np.ndarray | None:
+def _labels(own: ForeignVertices, ids: np.ndarray, sets: list[SetOfTask], key: str) -> np.ndarray | None:
     given = [one.data["labels"] for one in sets if "labels" in one.data]
     if len(given) != len(sets) or len({values.shape[1:] for values in given}) > 1:
         raise DataError(
@@ -154,7 +154,7 @@ def _labels(own: Vertices, ids: np.ndarray, sets: list[SetOfTask], key: str) -> 
     return labels
 
 
-def _with_links(found: Foreign, metadata: Metadata, task: _Task) -> Foreign:
+def _with_links(found: ForeignGraph, metadata: Metadata, task: _Task) -> ForeignGraph:
     """The graph with the positive pairs of the sets as links, and pairs with the label 0 as common negatives."""
     names, kinds = dict(zip(metadata.counts, found.vertices, strict=True)), [one.types for one in metadata.edge_types]
     parts: dict[str, list[np.ndarray]] = {}

@@ -31,7 +31,7 @@ _REQUEST = "request.json"
 _STACK = re.compile(r"Stack trace:|\s*\[bt\]")  # lines of DGL's errors below what they say
 
 
-class Job(NamedTuple):
+class ReadRequest(NamedTuple):
     """A file to read: the graph with the number `graph`, or (None) a dictionary of tensors."""
 
     path: Path
@@ -78,12 +78,12 @@ def read_graph(path: Path, number: int) -> tuple[DglArrays, int | None]:
     if number < 0 or (count is not None and number >= count):
         last = "…" if count is None else str(count - 1)
         raise DataError(Problem("dataset.graph", number, f"{path} has the graphs 0 to {last}", "set dataset.graph=0"))
-    [found] = read_files([Job(path, number)])
+    [found] = read_files([ReadRequest(path, number)])
     assert isinstance(found, DglArrays)
     return found, count
 
 
-def read_files(jobs: Sequence[Job]) -> list[Any]:
+def read_files(jobs: Sequence[ReadRequest]) -> list[Any]:
     """`DglArrays` for each graph, and a dictionary of arrays for each file of tensors.
 
     Raises:
@@ -116,7 +116,7 @@ def run(folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _unreadable(job: Job, done: subprocess.CompletedProcess[str]) -> Problem:
+def _unreadable(job: ReadRequest, done: subprocess.CompletedProcess[str]) -> Problem:
     lines = [line for line in done.stderr.splitlines() if line.strip() and not _STACK.match(line)]
     said = f"signal {-done.returncode}" if done.returncode < 0 else (lines[-1] if lines else "no message")
     maker = "dgl.data.utils.save_tensors" if job.graph is None else "dgl.save_graphs"
@@ -173,7 +173,7 @@ def answer(folder: Path, *, limited: bool) -> None:
     """Read what the request in a folder asks for; `limited` bounds the memory of this process."""
     import dgl.data.utils
 
-    jobs = [Job(Path(path), graph) for path, graph in json.loads((folder / _REQUEST).read_text("utf-8"))]
+    jobs = [ReadRequest(Path(path), graph) for path, graph in json.loads((folder / _REQUEST).read_text("utf-8"))]
     if limited:
         _limit_memory(jobs)
     writer = _Writer(folder)
@@ -205,7 +205,7 @@ def _saved(writer: _Writer, found: DglArrays) -> dict[str, Any]:
     }
 
 
-def _limit_memory(jobs: Sequence[Job]) -> None:
+def _limit_memory(jobs: Sequence[ReadRequest]) -> None:
     """Sizes in a file may be false: the process may use a multiple of what its files have, and no more."""
     now = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     size = sum(one.path.stat().st_size for one in jobs)

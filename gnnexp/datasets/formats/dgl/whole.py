@@ -12,7 +12,7 @@ import numpy as np
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.formats.dgl.arrays import ID, DglArrays, DglEdges
 from gnnexp.datasets.formats.dgl.partition_files import FIX, PartConfig, PartFiles, Ranges
-from gnnexp.datasets.formats.dgl.reader import Job, read_files
+from gnnexp.datasets.formats.dgl.reader import ReadRequest, read_files
 from gnnexp.datasets.formats.dgl.tensors import read_tensors
 from gnnexp.errors import DataError, Problem
 
@@ -21,7 +21,7 @@ Tensors = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
-class Whole:
+class WholeGraph:
     """The graph, and the part that has each vertex.
 
     Attributes:
@@ -47,7 +47,7 @@ class _Rows(NamedTuple):
     original: np.ndarray | None
 
 
-def read_whole(config: PartConfig) -> Whole:
+def read_whole(config: PartConfig) -> WholeGraph:
     """Read all parts and put them together.
 
     Raises:
@@ -81,7 +81,7 @@ def read_whole(config: PartConfig) -> Whole:
             "with return_mapping=True; save them there as node_mapping.pt and edge_mapping.pt"
         )
     graph = DglArrays(config.nodes.counts, data, _edges(config, parts, nodes, edges))
-    return Whole(graph, nodes.owners(), notes)
+    return WholeGraph(graph, nodes.owners(), notes)
 
 
 def _mapping(path: Path | None, ranges: Ranges) -> list[Tensors]:
@@ -137,7 +137,7 @@ class _Part:
 
     @staticmethod
     def read(files: PartFiles) -> _Part:
-        jobs = [Job(files.graph, 0), *(Job(file) for file in files[1:] if file is not None)]
+        jobs = [ReadRequest(files.graph, 0), *(ReadRequest(file) for file in files[1:] if file is not None)]
         graph, nodes, edges, *more = read_files(jobs)
         original = [more.pop(0) if file is not None else {} for file in files[3:]]
         assert isinstance(graph, DglArrays)

@@ -42,7 +42,7 @@ class AttributedGraph:
     notes: Sequence[str] = ()
 
 
-class Collected:
+class GraphCollector:
     """Vertices and edges while a file is read. Edges may come before their vertices.
 
     Args:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph, Collected, Row
-from gnnexp.datasets.formats.graph_files.typed import Declared, apply_defaults, put, value_of
+from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph, GraphCollector, Row
+from gnnexp.datasets.formats.graph_files.typed import AttributeDeclaration, apply_defaults, put, value_of
 from gnnexp.datasets.formats.graph_files.xml_events import Event, xml_events
 from gnnexp.errors import DataError, Problem
 
-_WEIGHT = Declared("weight", "double", "edge")
+_WEIGHT = AttributeDeclaration("weight", "double", "edge")
 _KNOWN = {
     "gexf",
     "meta",
@@ -42,7 +42,7 @@ def read_gexf(path: Path, content: bytes) -> AttributedGraph:
     Raises:
         DataError: it is no GEXF, or has a construct that gnnexp does not read. Names the construct.
     """
-    reader = _Reader(Collected(path, "GEXF"))
+    reader = _Reader(GraphCollector(path, "GEXF"))
     for event in xml_events(path, content):
         (reader.open if event.opens else reader.close)(event)
     return reader.graph()
@@ -51,9 +51,9 @@ def read_gexf(path: Path, content: bytes) -> AttributedGraph:
 class _Reader:
     """What is known while elements come."""
 
-    def __init__(self, found: Collected) -> None:
+    def __init__(self, found: GraphCollector) -> None:
         self.found = found
-        self.declared: dict[tuple[str, str], Declared] = {("edge", "weight"): _WEIGHT}  # by owner and id
+        self.declared: dict[tuple[str, str], AttributeDeclaration] = {("edge", "weight"): _WEIGHT}  # by owner and id
         self.titles: set[tuple[str, str]] = set()  # owners and names of what the file declares
         self.owner, self.dynamic = "", False
         self.default: str | None = None
@@ -145,7 +145,7 @@ class _Reader:
                 "give each attribute a title of its own",
             )
         self.titles.add((self.owner, name))
-        self.declared[self.owner, key] = Declared(
+        self.declared[self.owner, key] = AttributeDeclaration(
             name, given.get("type", "string"), self.owner, self.default, self.dynamic
         )
 

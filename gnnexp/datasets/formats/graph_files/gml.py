@@ -11,7 +11,7 @@ from html.entities import name2codepoint
 from pathlib import Path
 from typing import Any
 
-from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph, Collected, Row
+from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph, GraphCollector, Row
 from gnnexp.datasets.formats.graph_files.growing import growing
 from gnnexp.errors import DataError, Problem
 
@@ -41,7 +41,7 @@ def read_gml(path: Path, text: str) -> AttributedGraph:
                 f"{path}, graph", f"{len(graphs)} graphs", "the file must have one graph", "keep one graph in the file"
             )
         )
-    pairs, found = graphs[0], Collected(path, "GML")
+    pairs, found = graphs[0], GraphCollector(path, "GML")
     directed = bool(dict(pairs).get("directed", 0))
     for key, value in pairs:
         if key not in ("node", "edge"):
@@ -164,7 +164,7 @@ def _large(rows: Sequence[Row], owner: str) -> list[str]:
     return notes
 
 
-def _names(found: Collected) -> tuple[list[Any] | None, list[str]]:
+def _names(found: GraphCollector) -> tuple[list[Any] | None, list[str]]:
     """The labels, and no note, if they can be ids; else None and why not."""
     labels = [row.get("label") for row in found.vertices]
     given = [str(one) for one in labels if one is not None]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph, Collected, Row
-from gnnexp.datasets.formats.graph_files.typed import Declared, apply_defaults, put
+from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph, GraphCollector, Row
+from gnnexp.datasets.formats.graph_files.typed import AttributeDeclaration, apply_defaults, put
 from gnnexp.datasets.formats.graph_files.xml_events import Event, xml_events
 from gnnexp.errors import DataError, Problem
 
@@ -23,7 +23,7 @@ def read_graphml(path: Path, content: bytes) -> AttributedGraph:
     Raises:
         DataError: it is no GraphML, or has a construct that gnnexp does not read. Names the construct.
     """
-    reader = _Reader(Collected(path, "GraphML"))
+    reader = _Reader(GraphCollector(path, "GraphML"))
     for event in xml_events(path, content):
         (reader.open if event.opens else reader.close)(event)
     return reader.graph()
@@ -32,9 +32,9 @@ def read_graphml(path: Path, content: bytes) -> AttributedGraph:
 class _Reader:
     """What is known while elements come."""
 
-    def __init__(self, found: Collected) -> None:
+    def __init__(self, found: GraphCollector) -> None:
         self.found = found
-        self.keys: dict[str, Declared | None] = {}  # None: yEd's drawing
+        self.keys: dict[str, AttributeDeclaration | None] = {}  # None: yEd's drawing
         self.owners: dict[str, set[str]] = {}  # of the keys with each attr.name
         self.default: str | None = None
         self.graphs: list[bool] = []  # whether edges are directed, for each graph that is open
@@ -124,7 +124,7 @@ class _Reader:
         if owner in ("node", "all") and key == "label" and name == "Label":  # Gephi's name of a node
             self.display.add(name)
         same |= {owner} & _OWNERS
-        self.keys[key] = Declared(name, given.get("attr.type", "string"), owner, self.default)
+        self.keys[key] = AttributeDeclaration(name, given.get("attr.type", "string"), owner, self.default)
 
     def _put(self, event: Event) -> None:
         key = event.attributes.get("key", "")

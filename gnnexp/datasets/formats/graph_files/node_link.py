@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph, Collected
+from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph, GraphCollector
 
 _ENDS = ("source", "target", "key")
 
@@ -16,7 +16,7 @@ def read_node_link(path: Path, content: object) -> AttributedGraph:
     Raises:
         DataError: nodes or edges are missing or wrong. Names the first.
     """
-    found = Collected(path, "node-link")
+    found = GraphCollector(path, "node-link")
     if not isinstance(content, dict) or not isinstance(content.get("nodes"), list):
         raise found.wrong(
             "nodes",
@@ -44,7 +44,7 @@ def read_node_link(path: Path, content: object) -> AttributedGraph:
     return found.graph()
 
 
-def _name(found: Collected, value: Any) -> Any:  # noqa: ANN401
+def _name(found: GraphCollector, value: Any) -> Any:  # noqa: ANN401
     """An id; NetworkX writes tuples as lists.
 
     Raises:

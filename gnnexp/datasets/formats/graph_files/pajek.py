@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph, Collected, Row
+from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph, GraphCollector, Row
 from gnnexp.datasets.formats.graph_files.growing import growing
 from gnnexp.errors import DataError
 
@@ -42,7 +42,7 @@ class _Reader:
     """What is known while lines come."""
 
     def __init__(self, path: Path) -> None:
-        self.found = Collected(path, "Pajek")
+        self.found = GraphCollector(path, "Pajek")
         self.section = ""
         self.relation: int | None = None
         self.count = -1

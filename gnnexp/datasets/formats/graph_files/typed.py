@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from gnnexp.datasets.base import check_memory
-from gnnexp.datasets.formats.graph_files.attributed import Collected, Row, fill
+from gnnexp.datasets.formats.graph_files.attributed import GraphCollector, Row, fill
 
 _WHOLE = {"int", "integer", "long", "short", "byte", "biginteger"}
 _REAL = {"float", "double", "long double", "bigdecimal", "decimal"}
@@ -18,7 +18,7 @@ Value = str | bool | int | float | list[str | bool | int | float] | None
 
 
 @dataclass(frozen=True)
-class Declared:
+class AttributeDeclaration:
     """An attribute.
 
     Attributes:
@@ -65,7 +65,7 @@ def _is_number(kind: str) -> bool:
     return kind in _WHOLE or kind in _REAL or kind in ("boolean", "bool")
 
 
-def put(found: Collected, row: Row, one: Declared, text: str) -> None:
+def put(found: GraphCollector, row: Row, one: AttributeDeclaration, text: str) -> None:
     """Give a row the value of an attribute.
 
     Raises:
@@ -78,7 +78,7 @@ def put(found: Collected, row: Row, one: Declared, text: str) -> None:
     row[one.name] = _checked(found, one, text)
 
 
-def _checked(found: Collected, one: Declared, text: str) -> Value:
+def _checked(found: GraphCollector, one: AttributeDeclaration, text: str) -> Value:
     try:
         return value_of(one.kind, text)
     except ValueError as error:
@@ -90,7 +90,7 @@ def _checked(found: Collected, one: Declared, text: str) -> Value:
         ) from None
 
 
-def apply_defaults(found: Collected, declared: list[Declared]) -> list[str]:
+def apply_defaults(found: GraphCollector, declared: list[AttributeDeclaration]) -> list[str]:
     """Give the declared defaults to vertices and edges without the attribute. Returns notes with counts.
 
     Raises:

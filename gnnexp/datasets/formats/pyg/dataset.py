@@ -7,9 +7,9 @@ from pathlib import Path
 
 from gnnexp.datasets.base import data_folder
 from gnnexp.datasets.formats.dataset import ForeignDataset
-from gnnexp.datasets.formats.foreign import Foreign
+from gnnexp.datasets.formats.foreign import ForeignGraph
 from gnnexp.datasets.formats.pyg.content import Content, content_of_file
-from gnnexp.datasets.formats.pyg.graph import AUTO, Chosen, foreign_of_pyg
+from gnnexp.datasets.formats.pyg.graph import AUTO, AttributeNames, foreign_of_pyg
 from gnnexp.datasets.formats.pyg.reverses import without_reverses
 from gnnexp.datasets.formats.pyg.torch_file import TorchFile
 from gnnexp.errors import DataError, Problem
@@ -84,7 +84,7 @@ class Pyg(ForeignDataset):
             )
         return files
 
-    def read(self) -> Foreign:
+    def read(self) -> ForeignGraph:
         """The graph. Reverses are left out if `symmetrize` adds them."""
         return foreign_with(
             content_of_file(self.sources()[0]),
@@ -93,12 +93,12 @@ class Pyg(ForeignDataset):
             keeps_duplicates=self.duplicates == "keep",
         )
 
-    def chosen(self) -> Chosen:
+    def chosen(self) -> AttributeNames:
         """The names of attributes."""
-        return Chosen(self.features, self.label, self.weight, self.ids, self.mask)
+        return AttributeNames(self.features, self.label, self.weight, self.ids, self.mask)
 
 
-def foreign_with(content: Content, chosen: Chosen, *, symmetrize: bool, keeps_duplicates: bool) -> Foreign:
+def foreign_with(content: Content, chosen: AttributeNames, *, symmetrize: bool, keeps_duplicates: bool) -> ForeignGraph:
     """The graph of a content; with `symmetrize`, without the reverses that it has already."""
     found = foreign_of_pyg(content, chosen)
     return without_reverses(found, keeps_duplicates=keeps_duplicates) if symmetrize else found

@@ -1,4 +1,4 @@
-"""A graph of PyG as the arrays that all formats share (`Foreign`)."""
+"""A graph of PyG as the arrays that all formats share (`ForeignGraph`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gnnexp.datasets.base import believable
-from gnnexp.datasets.formats.foreign import Edges, Foreign, Matrix, Vertices
+from gnnexp.datasets.formats.foreign import ForeignEdges, ForeignGraph, ForeignVertices, Matrix
 from gnnexp.datasets.formats.pyg.content import Content, EdgeType
 from gnnexp.datasets.formats.pyg.labels import labels_of, splits_of
 from gnnexp.datasets.formats.pyg.values import array, as_tensor, entries, is_sparse, rows_of
@@ -37,7 +37,7 @@ _SILENT = {
 
 
 @dataclass(frozen=True)
-class Chosen:
+class AttributeNames:
     """Names of attributes.
 
     Attributes:
@@ -55,7 +55,7 @@ class Chosen:
     mask: int = 0
 
 
-def foreign_of_pyg(content: Content, chosen: Chosen) -> Foreign:
+def foreign_of_pyg(content: Content, chosen: AttributeNames) -> ForeignGraph:
     """The vertices and edges, in the order that PyG has them.
 
     Raises:
@@ -64,7 +64,7 @@ def foreign_of_pyg(content: Content, chosen: Chosen) -> Foreign:
     notes: list[str] = []
     problems: list[Problem] = []
     _check_names(content, chosen)
-    edges: list[Edges] = []
+    edges: list[ForeignEdges] = []
     sizes = dict.fromkeys(content.vertices, 0)
     for kind, store in content.edges.items():
         try:
@@ -89,13 +89,13 @@ def foreign_of_pyg(content: Content, chosen: Chosen) -> Foreign:
                 "number the vertices from 0 on",
             )
         )
-    return Foreign(vertices, edges, tuple(dict.fromkeys(notes)))
+    return ForeignGraph(vertices, edges, tuple(dict.fromkeys(notes)))
 
 
-def _check_names(content: Content, chosen: Chosen) -> None:
+def _check_names(content: Content, chosen: AttributeNames) -> None:
     """Check that attributes exist that are not PyG's usual ones."""
     problems = []
-    usual = Chosen()
+    usual = AttributeNames()
     for key in ("features", "label", "weight", "ids"):
         name = getattr(chosen, key)
         stores = content.edges if key == "weight" else content.vertices
@@ -113,8 +113,8 @@ def _check_names(content: Content, chosen: Chosen) -> None:
 
 
 def _vertices(
-    name: str, store: Mapping[str, Any], chosen: Chosen, content: Content, least: int, notes: list[str]
-) -> Vertices:
+    name: str, store: Mapping[str, Any], chosen: AttributeNames, content: Content, least: int, notes: list[str]
+) -> ForeignVertices:
     key = _named(content, name)
     count = _count(store, chosen, least, key)
     rows = as_tensor(store.get(chosen.features)) if chosen.features else None
@@ -128,14 +128,14 @@ def _vertices(
         notes.append(f"the split of {key} is left out: its vertices have no labels")
         splits = {}
     _note_rest(store, chosen, key, content.typed, notes)
-    return Vertices(count, features, labels, splits, ids=_ids(store, chosen, count, key, notes))
+    return ForeignVertices(count, features, labels, splits, ids=_ids(store, chosen, count, key, notes))
 
 
 def _named(content: Content, name: str) -> str:
     return f"{content.key}: {name}" if content.typed else content.key
 
 
-def _count(store: Mapping[str, Any], chosen: Chosen, least: int, key: str) -> int:
+def _count(store: Mapping[str, Any], chosen: AttributeNames, least: int, key: str) -> int:
     """The number of vertices: as PyG counts them, and at least those that edges name."""
     given = as_tensor(store.get("num_nodes"))
     number = given.item() if given is not None and given.numel() == 1 else store.get("num_nodes")
@@ -167,7 +167,7 @@ def _labels_of_splits(store: Mapping[str, Any], count: int, key: str, notes: lis
     return labels
 
 
-def _ids(store: Mapping[str, Any], chosen: Chosen, count: int, key: str, notes: list[str]) -> np.ndarray | None:
+def _ids(store: Mapping[str, Any], chosen: AttributeNames, count: int, key: str, notes: list[str]) -> np.ndarray | None:
     """`[n]` the user's ids; None: 0 to n - 1."""
     names = _IDS if chosen.ids == AUTO else (chosen.ids,) if chosen.ids else ()
     for name in names:
@@ -194,8 +194,13 @@ def _ids(store: Mapping[str, Any], chosen: Chosen, count: int, key: str, notes: 
 
 
 def _edges(
-    kind: EdgeType, store: Mapping[str, Any], chosen: Chosen, content: Content, sizes: dict[str, int], notes: list[str]
-) -> list[Edges]:
+    kind: EdgeType,
+    store: Mapping[str, Any],
+    chosen: AttributeNames,
+    content: Content,
+    sizes: dict[str, int],
+    notes: list[str],
+) -> list[ForeignEdges]:
     """The edges of a type; several types if a `Data` has `edge_type`. `sizes` gets the largest ids."""
     key = _named(content, "__".join(kind))
     source, destination, weight = _ends(store, kind, key, sizes)
@@ -208,7 +213,9 @@ def _edges(
     types = as_tensor(store.get("edge_type"))
     if types is None or content.typed:
         return [
-            Edges(source, destination, kind[1] if _once(kind, content) else "__".join(kind), (kind[0], kind[2]), weight)
+            ForeignEdges(
+                source, destination, kind[1] if _once(kind, content) else "__".join(kind), (kind[0], kind[2]), weight
+            )
         ]
     numbers = array(types, f"{key}.edge_type")
     if numbers.shape != source.shape or numbers.dtype.kind not in "iu":
@@ -224,7 +231,9 @@ def _edges(
     values, starts = np.unique(numbers[order], return_index=True)
     groups = np.split(order, starts[1:])
     return [
-        Edges(source[rows], destination[rows], str(value), (kind[0], kind[2]), None if weight is None else weight[rows])
+        ForeignEdges(
+            source[rows], destination[rows], str(value), (kind[0], kind[2]), None if weight is None else weight[rows]
+        )
         for value, rows in zip(values, groups, strict=True)
     ]
 
@@ -268,7 +277,9 @@ def _ends(
     return column, row, None if (values == 1).all() else _as_weights(values)
 
 
-def _weight(store: Mapping[str, Any], chosen: Chosen, count: int, key: str, notes: list[str]) -> np.ndarray | None:
+def _weight(
+    store: Mapping[str, Any], chosen: AttributeNames, count: int, key: str, notes: list[str]
+) -> np.ndarray | None:
     """`[E]` float32 or float64 weights, or None."""
     names = ("edge_weight", "edge_attr") if chosen.weight == AUTO else (chosen.weight,)
     for name in names:
@@ -306,7 +317,7 @@ def _as_weights(values: np.ndarray) -> np.ndarray:
     return values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
 
 
-def _note_rest(store: Mapping[str, Any], chosen: Chosen, key: str, typed: bool, notes: list[str]) -> None:
+def _note_rest(store: Mapping[str, Any], chosen: AttributeNames, key: str, typed: bool, notes: list[str]) -> None:
     """Note the attributes that are left out."""
     used = {chosen.features, chosen.label, chosen.weight, chosen.ids, *_IDS, *_SILENT}
     rest = []

@@ -7,17 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from gnnexp.datasets.formats.foreign import Edges, Foreign
+from gnnexp.datasets.formats.foreign import ForeignEdges, ForeignGraph
 
 _PREFIX = "rev_"  # the names that PyG's ToUndirected gives
 
 
-def without_reverses(found: Foreign, *, keeps_duplicates: bool) -> Foreign:
+def without_reverses(found: ForeignGraph, *, keeps_duplicates: bool) -> ForeignGraph:
     """The graph without the edges that `symmetrize` makes again.
 
     A type of edges, such as `rev_writes`, is left out if it has exactly the reverses of another, such as `writes`.
-    Then `Edges.reverse` has its name, and `symmetrize` makes its edges. So both directions of a link stay one link,
-    which is held out as a whole.
+    Then `ForeignEdges.reverse` has its name, and `symmetrize` makes its edges. So both directions of a link stay one
+    link, which is held out as a whole.
 
     A graph with one type of edges may have both directions of each. Then one of them is left out if parallel edges are
     kept, because there would be two of each.
@@ -49,7 +49,7 @@ def without_reverses(found: Foreign, *, keeps_duplicates: bool) -> Foreign:
     return replace(found, edges=kept, notes=(*found.notes, *notes))
 
 
-def _pairs(found: Foreign, symmetric: set[int]) -> dict[int, int]:
+def _pairs(found: ForeignGraph, symmetric: set[int]) -> dict[int, int]:
     """Positions of types of edges, and of those that have exactly their reverses, with the same weights."""
     by_digest: dict[tuple[str, str, str], int] = {}
     pairs: dict[int, int] = {}
@@ -66,14 +66,14 @@ def _pairs(found: Foreign, symmetric: set[int]) -> dict[int, int]:
     return pairs
 
 
-def _symmetric(one: Edges) -> bool:
+def _symmetric(one: ForeignEdges) -> bool:
     """Whether the edges between vertices of one type have both directions each."""
     return one.types[0] == one.types[1] and (
         _digest(one.source, one.destination, one.weight) == _digest(one.destination, one.source, one.weight)
     )
 
 
-def _half(one: Edges) -> Edges:
+def _half(one: ForeignEdges) -> ForeignEdges:
     rows = one.source <= one.destination
     return replace(
         one,

@@ -31,7 +31,7 @@ SAVE_AGAIN = (
 )
 
 
-class Unknown:
+class UnusedValue:
     """A value that gnnexp does not use.
 
     Attributes:
@@ -86,7 +86,7 @@ class TorchFile:
         return bytes(self._bytes("data.pkl")[:_START_BYTES])
 
     def value(self, value: object) -> Any:  # noqa: ANN401
-        """A described value: a tensor, a number, a text, a list of texts or numbers, or `Unknown`.
+        """A described value: a tensor, a number, a text, a list of texts or numbers, or `UnusedValue`.
 
         Raises:
             DataError: a tensor does not fit its bytes.
@@ -103,7 +103,7 @@ class TorchFile:
             return value
         if isinstance(value, list | tuple) and all(isinstance(one, str | int | float) for one in value):
             return list(value)
-        return Unknown("dict" if isinstance(value, PickledDict) else type(value).__name__)
+        return UnusedValue("dict" if isinstance(value, PickledDict) else type(value).__name__)
 
     def _of_record(self, record: Record) -> Any:  # noqa: ANN401
         if record.kind == "scalar" and len(record.arguments) == 2:
@@ -115,7 +115,7 @@ class TorchFile:
             return self._tensor(parts["_data"])
         if record.kind == "SparseTensor" and isinstance(parts.get("storage"), Record):
             return self._adjacency(parts["storage"].attributes())
-        return Unknown(record.kind)
+        return UnusedValue(record.kind)
 
     def _tensor(self, one: PickledTensor) -> Tensor:
         item = one.dtype.itemsize
