@@ -58,9 +58,9 @@ def find_checkpoint(run_dir: Path, which: Which) -> Checkpoint:
                 f"{_LAST}; or run it again with train.checkpoint_every=1, which keeps the best model",
             )
         )
-    found = open_checkpoint(best.checkpoint)
-    found.verify()
-    return found
+    checkpoint = open_checkpoint(best.checkpoint)
+    checkpoint.verify()
+    return checkpoint
 
 
 def recorded_metrics(run_dir: Path, epoch: int) -> dict[str, float]:
@@ -70,7 +70,7 @@ def recorded_metrics(run_dir: Path, epoch: int) -> dict[str, float]:
     return {name: value for name, value in metrics.items() if name.partition("/")[2] in ("val", "test")}
 
 
-def restore_values(found: Checkpoint, model: Model, experiment: Experiment) -> None:
+def restore_values(checkpoint: Checkpoint, model: Model, experiment: Experiment) -> None:
     """Copy the parameters and buffers of a checkpoint to `model`, which is set up and whole. Slices are joined.
 
     Raises:
@@ -81,12 +81,12 @@ def restore_values(found: Checkpoint, model: Model, experiment: Experiment) -> N
             from gnnexp.paradigms.dgl.layers import DGLStack
 
             stack = DGLStack(model)
-            _copy(found, stack)
+            _copy(checkpoint, stack)
             stack.store_to(model)
         else:
-            _copy(found, model)
+            _copy(checkpoint, model)
     except _MISFITS as error:
-        raise _misfit(found, "parameters", error) from None
+        raise _misfit(checkpoint, "parameters", error) from None
 
 
 def restore_rows(found: Checkpoint, store: EmbeddingStore) -> None:

@@ -168,8 +168,8 @@ def _attributes(data: Any) -> Mapping[Any, Any]:  # noqa: ANN401
                 "give one graph, such as dataset[0]",
             )
         )
-    found: Mapping[Any, Any] = data.to_dict()
-    return found
+    attributes: Mapping[Any, Any] = data.to_dict()
+    return attributes
 
 
 def _dataset(kind: type[ForeignDataset], options: Mapping[str, Any]) -> ForeignDataset:
@@ -180,9 +180,9 @@ def _dataset(kind: type[ForeignDataset], options: Mapping[str, Any]) -> ForeignD
     """
     ConfigError.raise_all(
         [
-            Problem(f"dataset.{one}", options[one], "a graph in memory has no such option", "leave it out")
-            for one in ("path", "found")
-            if one in options
+            Problem(f"dataset.{key}", options[key], "a graph in memory has no such option", "leave it out")
+            for key in ("path", "found")
+            if key in options
         ]
     )
     return build({"_target_": f"{kind.__module__}.{kind.__qualname__}", **options}, kind, "dataset")

@@ -82,9 +82,9 @@ def hidden_of_all(parts: InferenceComponents, graph: Graph) -> Iterator[Tensor]:
     with _evaluation(_OfAll, parts, graph) as evaluation:
         for ids, rows in evaluation.outputs(last):
             # A ReLU may be fused with the dropout of the next layer.
-            found = parts.base.drop_input(last, ids.to(rows.device, graph.indices.dtype), rows, None)
-            assert isinstance(found, Tensor)
-            yield found
+            dropped = parts.base.drop_input(last, ids.to(rows.device, graph.indices.dtype), rows, None)
+            assert isinstance(dropped, Tensor)
+            yield dropped
 
 
 def scores_of_links(parts: InferenceComponents, graph: Graph, links: Tensor) -> Iterator[np.ndarray]:

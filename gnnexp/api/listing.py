@@ -59,8 +59,8 @@ def runs(where: str | None = None, folder: str | Path = RUNS) -> DataFrame:
                 "gnnexp.runs(folder=...), or make a run first: gnnexp.run(...)",
             )
         )
-    found = find_runs(Path(folder))
-    rows = [_row(run) for run in found]
+    recorded = find_runs(Path(folder))
+    rows = [_row(run) for run in recorded]
     chosen = range(len(rows)) if where is None else _selected(rows, where)
     shown = [rows[number] for number in chosen]
     columns = (*_CHOICES, *_differing(shown), *_FIGURES, *_ENDS)
@@ -91,15 +91,15 @@ def _row(run: RecordedRun) -> Row:
 
 def _flat(node: Mapping[str, object], prefix: str = "") -> dict[str, Value]:
     """The values of a configuration by dotted key. A list is its text in JSON."""
-    found: dict[str, Value] = {}
+    values: dict[str, Value] = {}
     for key, value in node.items():
         if isinstance(value, Mapping):
-            found |= _flat(value, f"{prefix}{key}.")
+            values |= _flat(value, f"{prefix}{key}.")
         elif value is None or isinstance(value, str | int | float):
-            found[f"{prefix}{key}"] = value
+            values[f"{prefix}{key}"] = value
         else:
-            found[f"{prefix}{key}"] = json.dumps(value, default=str)
-    return found
+            values[f"{prefix}{key}"] = json.dumps(value, default=str)
+    return values
 
 
 def _differing(rows: Sequence[Row]) -> list[str]:

@@ -49,7 +49,7 @@ def run(
         ConfigError, DataError: problems that were found before a rank started; all of them.
         RunError: the run failed; the message has the reason, the logs and the command that continues the run.
     """
-    if wrong := [one for one in overrides if not isinstance(one, str)]:
+    if wrong := [override for override in overrides if not isinstance(override, str)]:
         raise ConfigError(
             Problem(
                 "overrides", wrong[0], "each must be a text key=value", 'gnnexp.run("system=gsplit", "train.epochs=5")'
@@ -86,13 +86,13 @@ def _with(overrides: Sequence[str], dataset: object) -> list[str]:
     ConfigError.raise_all(
         [
             Problem(
-                one.partition("=")[0],
-                one.partition("=")[2],
+                override.partition("=")[0],
+                override.partition("=")[2],
                 "the argument dataset chooses the dataset",
                 "give one of both",
             )
-            for one in overrides
-            if one.partition("=")[0] in _DATASET
+            for override in overrides
+            if override.partition("=")[0] in _DATASET
         ]
     )
     return dataset.overrides

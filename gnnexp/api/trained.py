@@ -176,9 +176,9 @@ class TrainedModel(nn.Module):
             ]
         sizes = (("features", graph.num_features, base.in_dim), ("relations", graph.num_relations, base.num_relations))
         problems = [
-            Problem("graph", name, f"has {found} {what}, and the model takes {wanted}", fix)
-            for what, found, wanted in sizes
-            if found != wanted
+            Problem("graph", name, f"has {present} {what}, and the model takes {wanted}", fix)
+            for what, present, wanted in sizes
+            if present != wanted
         ]
         layers = [layer for layer in base.layers if isinstance(layer, Layer | BlockLayer)]
         if graph.edge_weights is not None and not all(layer.takes_weights for layer in layers):
@@ -224,19 +224,19 @@ def load_for_other_data(
             "read its config.yaml; then gnnexp.load(run, trust=True)",
         )
     refuse_imported(run_dir, job)
-    found = find_checkpoint(run_dir, which)
+    checkpoint = find_checkpoint(run_dir, which)
     import_from_here()
     ConfigError.raise_all(read(job["config"]).problems)
     experiment = experiment_of(job["config"])
     graph, folder = _graph(experiment, job.get("graph"), job["provenance"].get("dataset_key"))
     graph = as_seen(experiment, graph)
-    epoch = found.position.epoch - (found.position.step == 0)
-    trained = TrainedModel(_parts(experiment, graph, found, torch.device(device)), graph, run_dir, epoch, folder)
+    epoch = checkpoint.position.epoch - (checkpoint.position.step == 0)
+    trained = TrainedModel(_parts(experiment, graph, checkpoint, torch.device(device)), graph, run_dir, epoch, folder)
     executed = codes_of(read_attempts(run_dir))
     own = not target_of(experiment.paradigm).startswith("gnnexp.")
     now = replace(code_of_config(job["config"]), package=package_digest()).to_json()
     if own or executed[-1:] != [now]:
-        _check_metrics(trained, recorded_metrics(run_dir, epoch) if found.position.step == 0 else {})
+        _check_metrics(trained, recorded_metrics(run_dir, epoch) if checkpoint.position.step == 0 else {})
     return trained
 
 
@@ -274,7 +274,7 @@ def _graph(experiment: Experiment, folder: str | None, key: str | None) -> tuple
     return prepare_graph(experiment.dataset, cache_root())
 
 
-def _parts(experiment: Experiment, graph: Graph, found: Checkpoint, device: torch.device) -> InferenceComponents:
+def _parts(experiment: Experiment, graph: Graph, checkpoint: Checkpoint, device: torch.device) -> InferenceComponents:
     """The components, with the values of the checkpoint."""
     dtype, seed = getattr(torch, experiment.train.dtype), experiment.seed
     kernel = elsewhere(experiment.model.kernel, device.type)
@@ -291,13 +291,13 @@ def _parts(experiment: Experiment, graph: Graph, found: Checkpoint, device: torc
         activations=experiment.train.activations,
     )
     model.decoder = task.decoder(graph.num_classes, seed=seed, dtype=dtype, device=device)
-    restore_values(found, model, experiment)
+    restore_values(checkpoint, model, experiment)
     rows = experiment.feature_store.make()
     if not isinstance(rows, EmbeddingStore):
         return InferenceComponents(experiment, model, _evaluated(experiment, model), task, None, device)
     rows.setup(Shard(graph), dtype, torch.device("cpu"), Communicator(Environment(), PhaseTimer(), torch.device("cpu")))
     rows.begin(experiment.optimizer, seed)
-    restore_rows(found, rows)
+    restore_rows(checkpoint, rows)
     return InferenceComponents(experiment, model, _evaluated(experiment, model), task, rows, device)
 
 
@@ -322,13 +322,13 @@ def _check_metrics(trained: TrainedModel, recorded: dict[str, float]) -> None:
     Raises:
         DataError: it has other metrics.
     """
-    found: dict[str, Any] = trained.evaluate() if recorded else {}
+    evaluated: dict[str, Any] = trained.evaluate() if recorded else {}
     for name, value in recorded.items():
-        if not math.isclose(found.get(name, math.nan), value, rel_tol=_ALIKE, abs_tol=_ALIKE):
+        if not math.isclose(evaluated.get(name, math.nan), value, rel_tol=_ALIKE, abs_tol=_ALIKE):
             raise DataError(
                 Problem(
                     str(trained.run_dir),
-                    f"{name}={found.get(name)}",
+                    f"{name}={evaluated.get(name)}",
                     f"the run recorded {value}: the code has changed "
                     "since the run, or its paradigm evaluates another model than the one that it trains",
                     "restore the code of the run (`code` in result.json), or make the run again",

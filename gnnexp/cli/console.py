@@ -67,7 +67,7 @@ def describe_graph(graph: Graph) -> str:
     """One line about the data."""
     splits = graph.splits
     relations = "" if graph.edge_types is None else f" of {graph.num_relations} relations"
-    links = ", ".join(f"{name} {found.shape[0]:,}" for name, found in graph.links.items())
+    links = ", ".join(f"{name} {pairs.shape[0]:,}" for name, pairs in graph.links.items())
     classes = "real numbers as labels" if graph.real_labels else f"{graph.num_classes} classes"
     return (
         f"{graph.name}: {graph.num_nodes:,} vertices, {graph.num_edges:,} edges{relations}, {graph.num_features} "

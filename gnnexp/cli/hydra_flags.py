@@ -26,8 +26,8 @@ def show(options: argparse.Namespace) -> Answer:
         _complete(options)
         return Answer({"exit_code": 0})
     if not (options.cfg or options.info):
-        given = "--resolve" if options.resolve else "--package"
-        raise ConfigError(Problem(given, "without --cfg", "is for --cfg", "add --cfg job"))
+        flag = "--resolve" if options.resolve else "--package"
+        raise ConfigError(Problem(flag, "without --cfg", "is for --cfg", "add --cfg job"))
     from gnnexp.cli.running.prepare import shown as checked
 
     composed = checked(options.overrides, options.config_dir, options.config_name)

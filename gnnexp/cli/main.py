@@ -583,8 +583,8 @@ def _lazy(name: str, function: str = "main") -> Callable[[argparse.Namespace], i
         if name in _TRAINING and not only_shows:
             tell_if_deaf()
         place = name if name.startswith("gnnexp.") else f"gnnexp.cli.{name if '.' in name else f'commands.{name}'}"
-        found: Callable[[argparse.Namespace], int | Answer] = getattr(import_module(place), function)
-        return found(options)
+        main: Callable[[argparse.Namespace], int | Answer] = getattr(import_module(place), function)
+        return main(options)
 
     return command
 

@@ -35,14 +35,14 @@ def answered(options: argparse.Namespace) -> int:
     the command ends with an error.
     """
     if not getattr(options, "json", False):
-        found = options.command(options)
-        return found.exit_code if isinstance(found, Answer) else int(found)
+        answer = options.command(options)
+        return answer.exit_code if isinstance(answer, Answer) else int(answer)
     with redirect_stdout(sys.stderr):
-        found = options.command(options)
-    if not isinstance(found, Answer):  # there is nothing to say but how it ended
-        found = Answer({"exit_code": found}, found)
-    print(json.dumps(_plain(found.document), indent=1, default=str))
-    return found.exit_code
+        answer = options.command(options)
+    if not isinstance(answer, Answer):  # there is nothing to say but how it ended
+        answer = Answer({"exit_code": answer}, answer)
+    print(json.dumps(_plain(answer.document), indent=1, default=str))
+    return answer.exit_code
 
 
 def _plain(value: object) -> object:

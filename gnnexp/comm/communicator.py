@@ -144,7 +144,7 @@ class Communicator:
             meeting: what `connect` returned, for groups that are made from this one.
         """
         self._environment = environment
-        self._groups = [list(range(environment.num_ranks))] if groups is None else [list(one) for one in groups]
+        self._groups = [list(range(environment.num_ranks))] if groups is None else [list(members) for members in groups]
         (self._ranks,) = (ranks for ranks in self._groups if environment.rank in ranks)
         self.rank, self.size = self._ranks.index(environment.rank), len(self._ranks)
         self.device = device
@@ -371,7 +371,7 @@ class Communicator:
             if min(sizes) < 0 or self.size * longest > available_memory():
                 raise WireError(f"peers announce messages of {sizes} bytes")
             gathered = self._gathered(torch.nn.functional.pad(own, (0, longest - own.numel())))
-        return [unpack(one.numpy().data[:size]) for one, size in zip(gathered, sizes, strict=True)]
+        return [unpack(packed.numpy().data[:size]) for packed, size in zip(gathered, sizes, strict=True)]
 
     def _gathered(self, own: Tensor) -> list[Tensor]:
         """The host tensors of all ranks, which have the same shape."""

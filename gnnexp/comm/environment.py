@@ -46,31 +46,31 @@ def read_environment(variables: Mapping[str, str] = os.environ) -> Environment:
     Raises:
         ConfigError: some variables are missing, or their values fit no rank.
     """
-    found = _found(variables)
-    missing = [name for name in _NAMES if found and not found.get(name)]
+    values = _found(variables)
+    missing = [name for name in _NAMES if values and not values.get(name)]
     if missing:
-        given = ", ".join(f"{name}={value}" for name, value in found.items() if value)
+        shown = ", ".join(f"{name}={value}" for name, value in values.items() if value)
         raise ConfigError(
             [
                 Problem(
                     name,
                     None,
-                    f"is not set, although {given}: a rank needs {', '.join(_NAMES)}",
+                    f"is not set, although {shown}: a rank needs {', '.join(_NAMES)}",
                     f"set {name} for every rank, or start the ranks with torchrun",
                 )
                 for name in missing
             ]
         )
     rank, num_ranks, local_rank, local_ranks = (
-        _number(name, found.get(name, default)) for name, default in zip(_NAMES, ("0", "1", "0", "1"), strict=True)
+        _number(name, values.get(name, default)) for name, default in zip(_NAMES, ("0", "1", "0", "1"), strict=True)
     )
     if not (rank < num_ranks and local_rank < local_ranks <= num_ranks):
-        given = ", ".join(f"{name}={found[name]}" for name in _NAMES)
+        shown = ", ".join(f"{name}={values[name]}" for name in _NAMES)
         raise ConfigError(
             Problem(
                 "RANK",
                 rank,
-                f"{given}: needs RANK < WORLD_SIZE and LOCAL_RANK < LOCAL_WORLD_SIZE <= WORLD_SIZE",
+                f"{shown}: needs RANK < WORLD_SIZE and LOCAL_RANK < LOCAL_WORLD_SIZE <= WORLD_SIZE",
                 "start the ranks with torchrun, or correct these variables",
             )
         )

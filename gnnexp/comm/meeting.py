@@ -94,13 +94,13 @@ class ProvenStore(Store):
         Raises:
             ForeignPeerError: it has no proof.
         """
-        found = bytes(self._store.get(key))
-        if not hmac.compare_digest(_proof(self._secret, key.encode(), found[_BYTES:]), found[:_BYTES]):
+        answer = bytes(self._store.get(key))
+        if not hmac.compare_digest(_proof(self._secret, key.encode(), answer[_BYTES:]), answer[:_BYTES]):
             raise ForeignPeerError(
                 f"the entry {key!r} of the rendezvous is not from a rank of this run: it has no "
                 "proof of the run's secret"
             )
-        return found[_BYTES:]
+        return answer[_BYTES:]
 
     def add(self, key: str, amount: int) -> int:
         """Add to a number, which has no proof: who changes it can only keep the ranks from meeting."""
@@ -195,8 +195,8 @@ def prove(group: dist.ProcessGroup | None, rank: int, size: int, secret: bytes) 
     """
     own = [secrets.token_bytes(_BYTES) for _ in range(size)]
     asked = _swap(own, group)
-    answers = _swap([_proof(secret, bytes([0]), _pair(rank, peer), one) for peer, one in enumerate(asked)], group)
-    wanted = [_proof(secret, bytes([0]), _pair(peer, rank), one) for peer, one in enumerate(own)]
+    answers = _swap([_proof(secret, bytes([0]), _pair(rank, peer), nonce) for peer, nonce in enumerate(asked)], group)
+    wanted = [_proof(secret, bytes([0]), _pair(peer, rank), nonce) for peer, nonce in enumerate(own)]
     foreign = [peer for peer in range(size) if not hmac.compare_digest(wanted[peer], answers[peer])]
     if foreign:
         raise ForeignPeerError(

@@ -118,7 +118,7 @@ class GraphFacts:
             num_classes=graph.num_classes,
             num_relations=graph.num_relations,
             num_train=graph.splits.train.numel(),
-            links=tuple((name, int(found.shape[0])) for name, found in graph.links.items()),
+            links=tuple((name, int(pairs.shape[0])) for name, pairs in graph.links.items()),
             has_features=features is not None,
             trains_features=graph.trains_features,
             sparse_values=features.values.numel() if isinstance(features, SparseRows) else None,

@@ -34,35 +34,37 @@ def locate(name: str) -> Component:
     module, _, attribute = name_today(name).rpartition(".")
     if _is_pythons(module):
         raise ImportError(f"{name} is part of Python's standard library, not a component", name=name)
-    found = getattr(importlib.import_module(module), attribute, None)
+    attribute_value = getattr(importlib.import_module(module), attribute, None)
     # `type(found)`, not `isinstance`: proxy objects of some libraries claim any class, or raise an error.
-    if not issubclass(type(found), (type, FunctionType)):
+    if not issubclass(type(attribute_value), (type, FunctionType)):
         raise ImportError(f"{module} has no class or function {attribute}", name=name)
-    return found  # type: ignore[return-value]
+    return attribute_value  # type: ignore[return-value]
 
 
 def component(key: str, name: str, kinds: tuple[type, ...]) -> Component | Problem:
     """The class or function of a dotted name, if it makes one of `kinds`. It is not called."""
-    found = located(key, name)
-    if isinstance(found, Problem):
-        return found
-    made = found if isinstance(found, type) else returned_class(found)
+    target = located(key, name)
+    if isinstance(target, Problem):
+        return target
+    kind_of_target = target if isinstance(target, type) else returned_class(target)
     # Look for real inheritance: `issubclass` may accept any class that has certain methods.
-    if made is None or not any(one is kind for one in made.__mro__ for kind in kinds):
-        return (None if made is None else without_options(key, name, made, kinds)) or not_of_kind(key, name, kinds)
-    if any(hasattr(kind, "make") for kind in kinds) and not is_dataclass(made):
+    if kind_of_target is None or not any(base is kind for base in kind_of_target.__mro__ for kind in kinds):
+        return (None if kind_of_target is None else without_options(key, name, kind_of_target, kinds)) or not_of_kind(
+            key, name, kinds
+        )
+    if any(hasattr(kind, "make") for kind in kinds) and not is_dataclass(kind_of_target):
         return Problem(key, name, "must be a frozen dataclass: its fields are its options", f"see {SPLIT}")
-    if inspect.isabstract(found):
-        left = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
+    if inspect.isabstract(target):
+        left = ", ".join(sorted(getattr(target, "__abstractmethods__", ())))
         return Problem(key, name, f"is abstract: it does not define {left}", "name a class that inherits from it")
-    return found
+    return target
 
 
-def without_options(key: str, name: str, found: type[Any], kinds: tuple[type, ...]) -> Problem | None:
+def without_options(key: str, name: str, options_class: type[Any], kinds: tuple[type, ...]) -> Problem | None:
     """The problem of a rank's class where options are wanted: components before 0.2.0 were both in one class."""
     for kind in kinds:
         of_rank = get_type_hints(kind.make).get("return") if hasattr(kind, "make") else None
-        if of_rank in found.__mro__:
+        if of_rank in options_class.__mro__:
             return Problem(
                 key,
                 name,

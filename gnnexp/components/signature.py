@@ -56,15 +56,15 @@ def _parameters_of(target: Callable[..., Any]) -> Mapping[str, Parameter] | None
     except ValueError:  # a compiled class without a signature
         return None
     hints = _hints(target)
-    found = {}
+    parameters = {}
     for parameter in signature.parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
             return None
         if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             required = parameter.default is parameter.empty
             default = None if required else parameter.default
-            found[parameter.name] = Parameter(parameter.name, hints.get(parameter.name, Any), required, default)
-    return found
+            parameters[parameter.name] = Parameter(parameter.name, hints.get(parameter.name, Any), required, default)
+    return parameters
 
 
 def _constructor_of(cls: type) -> str:

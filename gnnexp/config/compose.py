@@ -44,16 +44,16 @@ class ComposedConfig:
     lines: tuple[str, ...]
 
 
-def composed_from_json(found: Mapping[str, Any]) -> ComposedConfig:
+def composed_from_json(document: Mapping[str, Any]) -> ComposedConfig:
     """The configuration that was written as `asdict` gives it, in JSON."""
-    folders = ConfigFolders(tuple(map(Path, found["folders"]["folders"])), found["folders"]["primary"])
+    folders = ConfigFolders(tuple(map(Path, document["folders"]["folders"])), document["folders"]["primary"])
     return ComposedConfig(
         **{
-            **found,
-            "run_dir": Path(found["run_dir"]),
+            **document,
+            "run_dir": Path(document["run_dir"]),
             "folders": folders,
-            "overrides": tuple(found["overrides"]),
-            "lines": tuple(found["lines"]),
+            "overrides": tuple(document["overrides"]),
+            "lines": tuple(document["lines"]),
         }
     )
 
@@ -86,10 +86,10 @@ def compose(overrides: Sequence[str], config_dir: str | None = None, config_name
     Raises:
         ConfigError: there are syntax errors, unknown choices, unknown keys or missing values; all are reported.
     """
-    made = draft(overrides, config_dir, config_name)
-    ConfigError.raise_all(made.problems)
-    assert made.composed is not None
-    return made.composed
+    drafted = draft(overrides, config_dir, config_name)
+    ConfigError.raise_all(drafted.problems)
+    assert drafted.composed is not None
+    return drafted.composed
 
 
 def default_of(group: str) -> Mapping[str, Any]:
@@ -179,10 +179,10 @@ def _composes(folders: ConfigFolders, groups: Sequence[str], line: str, base: Ma
     if problem or not value:
         return problem is None
     try:
-        made = composition(folders, [*groups, admitted], final=True)
+        composed = composition(folders, [*groups, admitted], final=True)
     except ConfigError:
         return False
-    return all(one.key != key for one in read(made.config).problems)
+    return all(problem_of_line.key != key for problem_of_line in read(composed.config).problems)
 
 
 def _finish(
@@ -196,21 +196,21 @@ def _finish(
 ) -> Draft:
     """The final, resolved composition of everything that is correct."""
     try:
-        made = _without_culprits(folders, groups, lines, listing, final=True)
+        kept = _without_culprits(folders, groups, lines, listing, final=True)
     except ConfigError as error:
         return Draft(None, (*problems, *error.problems), unsure)
-    problems += made.culprits.values()
-    config, run_dir, chosen = made.contents
+    problems += kept.culprits.values()
+    config, run_dir, chosen = kept.contents
     problems += [
         Problem(key, "???", "has no default", f"set {key}=…")
         for key in missing(config)
         if key.partition(".")[0] not in unsure
     ]
     listed = _chosen(folders, (), listing).contents.choices
-    found = {**dict.fromkeys(listed), **chosen}
+    choice_of = {**dict.fromkeys(listed), **chosen}
     choices = {
         group: None if choice is None else str(choice)
-        for group, choice in sorted(found.items())
+        for group, choice in sorted(choice_of.items())
         if not group.startswith("hydra/")
     }
     composed = ComposedConfig(config, Path(run_dir), choices, *source, folders, (*groups, *lines))

@@ -83,15 +83,19 @@ def _composed(folders: ConfigFolders, lines: Sequence[str], listing: FolderListi
     files in another way, Hydra does all of it.
     """
     overrides = [parsed_by_hydra(line) for line in lines]
-    if any(one.is_sweep_override() or _adds_files(str(one.key_or_group)) for one in overrides):
+    if any(override.is_sweep_override() or _adds_files(str(override.key_or_group)) for override in overrides):
         return composed_by_hydra(folders, lines)
-    chooses = [one.key_or_group in listing.groups and not isinstance(one.value(), dict) for one in overrides]
+    chooses = [
+        override.key_or_group in listing.groups and not isinstance(override.value(), dict) for override in overrides
+    ]
     choices = tuple(line for line, is_choice in zip(lines, chooses, strict=True) if is_choice)
     chosen = _of_choices(folders, choices, listing)
     if any("searchpath" in source.provider for source in chosen.hydra.runtime.config_sources):
         return composed_by_hydra(folders, lines)
     composed = deepcopy(chosen)
-    _apply(overrides, [one for one, is_choice in zip(overrides, chooses, strict=True) if not is_choice], composed)
+    _apply(
+        overrides, [override for override, is_choice in zip(overrides, chooses, strict=True) if not is_choice], composed
+    )
     return composed
 
 
@@ -113,9 +117,9 @@ def _apply(overrides: Sequence[Override], values: Sequence[Override], composed: 
 
     ConfigLoaderImpl._apply_overrides_to_config(list(values), composed)
     hydra = composed.hydra
-    task = [one for one in overrides if not one.is_hydra_override()]
-    hydra.overrides.hydra = [one.input_line for one in overrides if one.is_hydra_override()]
-    hydra.overrides.task = [one.input_line for one in task]
+    task = [override for override in overrides if not override.is_hydra_override()]
+    hydra.overrides.hydra = [override.input_line for override in overrides if override.is_hydra_override()]
+    hydra.overrides.task = [override.input_line for override in task]
     with open_dict(hydra):
         for key in hydra.job.env_copy:
             hydra.job.env_set[key] = os.environ[key]

@@ -121,12 +121,12 @@ def find_folders(config_dir: str | None, primary: str = PRIMARY) -> ConfigFolder
     theirs = [folder for folder in dict.fromkeys(theirs) if folder not in own.folders]
     files = [file for folder in theirs for file in sorted(files_of(folder))]
     problems = [problem for file in files if (problem := check_yaml(file))]
-    found = ConfigFolders((*theirs, *own.folders), primary)
-    names = {file.stem for folder in found.folders for file in folder.glob("*.yaml")}
+    folders = ConfigFolders((*theirs, *own.folders), primary)
+    names = {file.stem for folder in folders.folders for file in folder.glob("*.yaml")}
     if primary not in names:
         problems.append(unknown("--config-name", primary, primary, names))
     ConfigError.raise_all(problems)
-    return found
+    return folders
 
 
 def _named(key: str, text: str, own: ConfigFolders) -> Path:

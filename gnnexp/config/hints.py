@@ -46,7 +46,7 @@ def _meant(group: str, word: str, folders: ConfigFolders) -> tuple[str, ...]:
     for choice in sorted(folders.choices(group)):
         if _refuses_others(_component(_content(group, choice, folders)), word):
             return f"{group}={choice}", f"{group}.name={word}"
-    for other in sorted(folders.groups(), key=lambda one: (one != "system", one)):
+    for other in sorted(folders.groups(), key=lambda group_name: (group_name != "system", group_name)):
         if word in folders.choices(other):
             return (_choosing(other, word),)
     close = nearest(word.lower(), by_lower, _ALIKE)
@@ -64,26 +64,26 @@ def published(group: str, folders: ConfigFolders) -> dict[str, tuple[str, ...]]:
     A choice knows the name in its file, and the values that the annotations of its `name` and `shape` list.
     """
     contents = {choice: _content(group, choice, folders) for choice in sorted(folders.choices(group))}
-    found: dict[str, tuple[str, ...]] = {}
+    lines_of: dict[str, tuple[str, ...]] = {}
     for option in _NAMED:
         for choice, content in contents.items():
             for name in _names(content, option):
                 lines = (f"{group}={choice}", f"{group}.{option}={name}")
-                found.setdefault(name, lines[:1] if _letters(name) == _letters(choice) else lines)
-    return found
+                lines_of.setdefault(name, lines[:1] if _letters(name) == _letters(choice) else lines)
+    return lines_of
 
 
 def classes_of(group: str, folders: ConfigFolders) -> dict[str, type]:
     """gnnexp's own classes in a group, by choice. Of choices with one class, the one named as its module counts."""
-    found: dict[str, type] = {}
+    classes: dict[str, type] = {}
     for choice in sorted(folders.choices(group)):
-        made = _component(_content(group, choice, folders))
-        if isinstance(made, type):
-            known = next((other for other, kind in found.items() if kind is made), None)
-            if known is None or made.__module__.endswith(f".{choice}"):
-                found.pop(known or "", None)
-                found[choice] = made
-    return found
+        kind_of_choice = _component(_content(group, choice, folders))
+        if isinstance(kind_of_choice, type):
+            known = next((other for other, kind in classes.items() if kind is kind_of_choice), None)
+            if known is None or kind_of_choice.__module__.endswith(f".{choice}"):
+                classes.pop(known or "", None)
+                classes[choice] = kind_of_choice
+    return classes
 
 
 def _names(content: Mapping[str, Any], option: str) -> Iterator[str]:
@@ -189,7 +189,7 @@ def no_override(problem: Problem, folders: ConfigFolders) -> Problem:
         return replace(problem, allowed="is a folder, not key=value", fix=fix)
     if word in product_sweeps():
         return replace(problem, allowed="is a sweep, not key=value", fix=f"gnnexp sweep {word}")
-    for group in sorted(folders.groups(), key=lambda one: (one != "system", one)):
+    for group in sorted(folders.groups(), key=lambda name: (name != "system", name)):
         if word in folders.choices(group):
             fix = f"write {_choosing(group, word)}"
             return replace(problem, allowed=f"is a choice of {group}, not key=value", fix=fix)

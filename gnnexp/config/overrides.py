@@ -79,7 +79,7 @@ def check_choice(override: Override, folders: ConfigFolders, listed: Mapping[str
         return Problem(name, value, "the group is not in the defaults list", f"add it: +{name}={value}")
     choices = folders.choices(group) | ({"null"} if group in NULLABLE else set())
     chosen = value if isinstance(value, list) and override.is_add() else [value]
-    wrong = [one for one in chosen if ("null" if one is None else str(one)) not in choices]
+    wrong = [choice for choice in chosen if ("null" if choice is None else str(choice)) not in choices]
     return unknown_choice(name, wrong[0], choices, folders) if wrong else None
 
 

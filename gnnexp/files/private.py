@@ -74,11 +74,11 @@ def _is_private(folder: Path, run_dir: Path) -> bool:
     A file server may take root for another user, and then gives all of root's files to that user.
     """
     try:
-        found, own = folder.stat(follow_symlinks=False), os.geteuid()
-        mine = found.st_uid == own or (own == 0 and found.st_uid == run_dir.stat().st_uid)
+        status, own = folder.stat(follow_symlinks=False), os.geteuid()
+        mine = status.st_uid == own or (own == 0 and status.st_uid == run_dir.stat().st_uid)
     except FileNotFoundError:
         return False
-    return stat.S_ISDIR(found.st_mode) and mine and not stat.S_IMODE(found.st_mode) & 0o077
+    return stat.S_ISDIR(status.st_mode) and mine and not stat.S_IMODE(status.st_mode) & 0o077
 
 
 def _elsewhere(run_dir: Path) -> Path:

@@ -76,10 +76,10 @@ def process_table() -> str:
     Containers may have the name of their machine but number processes independently. So do machines of the same name
     that share a file system.
     """
-    found = [platform.node()]
+    parts = [platform.node()]
     with suppress(OSError):  # no Linux
-        found += [
+        parts += [
             Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip(),
             str(Path("/proc/self/ns/pid").readlink()),
         ]
-    return "/".join(found)
+    return "/".join(parts)

@@ -157,11 +157,11 @@ def _moved(blocks: Sequence[Block], device: torch.device) -> list[Block]:
         if (array := getattr(block, name)) is not None
     }
     arrays = list(named.values())
-    there = crossed(arrays, device) if device.type == "cuda" else [array.to(device) for array in arrays]
-    found: list[dict[str, Any]] = [{} for _ in blocks]
-    for (place, name), array in zip(named, there, strict=True):
-        found[place][name] = array
-    return [replace(block, **new) if new else block for block, new in zip(blocks, found, strict=True)]
+    moved = crossed(arrays, device) if device.type == "cuda" else [array.to(device) for array in arrays]
+    replaced: list[dict[str, Any]] = [{} for _ in blocks]
+    for (place, name), array in zip(named, moved, strict=True):
+        replaced[place][name] = array
+    return [replace(block, **new) if new else block for block, new in zip(blocks, replaced, strict=True)]
 
 
 def _is_on(block: Block, device: torch.device) -> bool:

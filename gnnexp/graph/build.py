@@ -94,7 +94,7 @@ def build_graph(
     options = (symmetrize and inverse is None, self_loops != "keep")
     if plain:
         return _plain(src, dst, num_nodes, options, self_loops == "add", duplicates == "merge")
-    found = _with_edge_data(
+    built = _with_edge_data(
         (src, dst),
         num_nodes,
         options,
@@ -105,8 +105,8 @@ def build_graph(
         given=np.empty(0, np.bool_),
         by_weight=by_weight,
     )
-    found.merged.check(merge_weights)
-    return found
+    built.merged.check(merge_weights)
+    return built
 
 
 def _with_inverses(types: np.ndarray, count: int) -> np.ndarray:
@@ -235,14 +235,14 @@ def _merge(
     merged_ends: tuple[np.ndarray, np.ndarray],
 ) -> tuple[list[np.ndarray | None], MergedEdges]:
     """Features and weights of merged edges; `merged_ends` are `indptr` and the sources of these."""
-    found: list[np.ndarray | None] = [None, None]
+    merged_data: list[np.ndarray | None] = [None, None]
     different = np.empty(0, np.int64)
     for place, rows in enumerate(data):
         if rows is not None:
             columns = [merged_weights(starts, given, column, rule) for column in np.atleast_2d(rows.T)]
-            found[place] = np.stack([column for column, _ in columns], 1).reshape(-1, *rows.shape[1:])
+            merged_data[place] = np.stack([column for column, _ in columns], 1).reshape(-1, *rows.shape[1:])
             different = np.unique(np.concatenate([different, *(groups for _, groups in columns)]))
-    return found, MergedEdges(
+    return merged_data, MergedEdges(
         different.size,
         tuple(_parallel(group, starts, given, data, merged_ends) for group in different[:MOST_SHOWN].tolist()),
     )
@@ -299,13 +299,13 @@ def _check(
     for what, ids in (("source", src), ("destination", dst)):
         if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= num_nodes):
             first = int(np.flatnonzero((ids < 0) | (ids >= num_nodes))[0])
-            found = f"{what} ids {int(ids.min())}..{int(ids.max())}, the first wrong one in row {first} (from 0)"
+            shown = f"{what} ids {int(ids.min())}..{int(ids.max())}, the first wrong one in row {first} (from 0)"
             fix = "correct the edges, or the number of vertices: rows of features and labels, or dataset.num_nodes"
-            problems.append(Problem(key, found, f"ids in 0..{num_nodes - 1}", fix))
+            problems.append(Problem(key, shown, f"ids in 0..{num_nodes - 1}", fix))
     most = 2**31 if inverse is None else inverse
     if types is not None and types.size and not 0 <= int(types.min()) <= int(types.max()) < most:
-        found, last = f"types {types.min()}..{types.max()}", "2^31-1" if inverse is None else inverse - 1
-        problems.append(Problem(key, found, f"edge types in 0..{last}", "renumber the types"))
+        shown, last = f"types {types.min()}..{types.max()}", "2^31-1" if inverse is None else inverse - 1
+        problems.append(Problem(key, shown, f"edge types in 0..{last}", "renumber the types"))
     if inverse is not None and 2 * inverse > 2**31:
         problems.append(
             Problem(

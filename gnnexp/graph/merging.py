@@ -103,9 +103,9 @@ class DifferentWeightsError(DataError):
 
 def _problem(merged: MergedEdges, names: dict[int, str]) -> Problem:
     shown = ", ".join(
-        f"{names.get(one.source, one.source)} -> {names.get(one.destination, one.destination)}: "
-        f"{one.low:.9g} to {one.high:.9g}"
-        for one in merged.first
+        f"{names.get(parallel.source, parallel.source)} -> {names.get(parallel.destination, parallel.destination)}: "
+        f"{parallel.low:.9g} to {parallel.high:.9g}"
+        for parallel in merged.first
     )
     edges = "1 edge is" if merged.different == 1 else f"{merged.different} edges are"
     return Problem(

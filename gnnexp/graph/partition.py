@@ -185,11 +185,11 @@ def _check_meta(stored: ArrayFolder) -> list[Problem]:
         "peak_rss_bytes": int,
         "rss_before_bytes": int,
     }
-    found = {"rss_before_bytes": 0, **meta}  # older partitions lack it
+    entries = {"rss_before_bytes": 0, **meta}  # older partitions lack it
     problems = [
-        Problem(f"{path}: {key}", str(found.get(key))[:80], "must exist and have the right type", help_)
+        Problem(f"{path}: {key}", str(entries.get(key))[:80], "must exist and have the right type", help_)
         for key, kind in kinds.items()
-        if not isinstance(found.get(key), kind) or isinstance(found[key], bool)
+        if not isinstance(entries.get(key), kind) or isinstance(entries[key], bool)
     ]
     facts = meta.get("facts", {})
     if not isinstance(facts, dict) or not all(isinstance(value, int | float) for value in facts.values()):

@@ -281,11 +281,11 @@ class Parts:
         graph = open_graph(place / "graph")
         arrays = read_folder(place / "ids", KIND, SCHEMA).tensors()
         names, owned = arrays.get("names"), arrays.get("owned")
-        found = None if names is None or owned is None else (names.numel(), owned.numel(), graph.num_edges)
+        counts = None if names is None or owned is None else (names.numel(), owned.numel(), graph.num_edges)
         sizes = self.sizes[part]
-        if names is None or owned is None or found != (sizes.vertices, sizes.owned, sizes.edges):
+        if names is None or owned is None or counts != (sizes.vertices, sizes.owned, sizes.edges):
             wanted = f"must have the vertices, owned vertices and edges of {sizes}"
-            raise DataError(Problem(str(place), str(found), wanted, fix(self.folder)))
+            raise DataError(Problem(str(place), str(counts), wanted, fix(self.folder)))
         return Part(graph, names, owned)
 
 

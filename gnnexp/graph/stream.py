@@ -75,11 +75,11 @@ class EdgeStream(ABC):
         Raises:
             DataError: a vertex has 2^31 edges or more.
         """
-        found = np.zeros(self.num_nodes, np.int32)
+        degrees = np.zeros(self.num_nodes, np.int32)
         for chunk in self.sequential().chunks():
-            add_degrees(chunk.sources, chunk.destinations, found)
-        check_degrees(found, self.name)
-        return found
+            add_degrees(chunk.sources, chunk.destinations, degrees)
+        check_degrees(degrees, self.name)
+        return degrees
 
 
 class GraphStream(EdgeStream):

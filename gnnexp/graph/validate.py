@@ -277,8 +277,8 @@ def _check_splits(graph: Graph, labels_fit: bool, report: Report) -> None:
 
 def _check_labelled(graph: Graph, split: str, ids: Tensor, report: Report) -> None:
     assert graph.labels is not None
-    found = graph.labels[ids] if graph.labels.dim() == 1 else graph.labels[:, 0][ids]
-    missing = torch.isnan(found) if found.is_floating_point() else found < 0
+    labels = graph.labels[ids] if graph.labels.dim() == 1 else graph.labels[:, 0][ids]
+    missing = torch.isnan(labels) if labels.is_floating_point() else labels < 0
     count = int(missing.sum())
     if count:
         report(

@@ -50,12 +50,12 @@ def noted() -> Iterator[Interrupts]:
     Signals that this process was started to ignore stay ignored (`nohup`, background jobs of a script). In a thread
     other than the main thread, no signal is recorded.
     """
-    found = Interrupts()
+    interrupts = Interrupts()
 
     def note(number: int, frame: FrameType | None) -> None:
-        found.first = found.first or signal.Signals(number)
-        found.count += 1
+        interrupts.first = interrupts.first or signal.Signals(number)
+        interrupts.count += 1
 
     heard = [item for item in _SIGNALS if signal.getsignal(item) is not signal.SIG_IGN]
     with handling(dict.fromkeys(heard, note)):
-        yield found
+        yield interrupts

@@ -77,8 +77,8 @@ def kill_children() -> int:
     The children of a killed process become children of this one.
     """
     killed: set[int] = set()
-    while found := list(children_of(os.getpid())):
-        for pid in found:
+    while children := list(children_of(os.getpid())):
+        for pid in children:
             os.kill(pid, signal.SIGKILL)  # a child keeps its id until `wait`
             killed.add(pid)
         os.wait()

@@ -308,8 +308,8 @@ class SlurmLauncher(Launcher):
         if len(run_dirs) > 1:
             executor.parameters["map_count"] = len(run_dirs)
         texts = [
-            one._make_submission_file_text(one._submitit_command_str, "")
-            for one in ([self._preparing(folder, hardware)] if self.prepares else []) + [executor]
+            executor_of_part._make_submission_file_text(executor_of_part._submitit_command_str, "")
+            for executor_of_part in ([self._preparing(folder, hardware)] if self.prepares else []) + [executor]
         ]
         return "\n".join(texts)
 
@@ -330,13 +330,13 @@ def following(run_dir: Path, job_id: str, num_ranks: int, controller: Controller
             if own_end(run_dir, job_id) is not None or time.monotonic() - finished_since > _LAST_ACT_S:
                 yield Outcome(0, "finished")
                 return
-        found = controller.find(job_id)
-        answer = answer_of(job_id, found, run_dir)
+        finding = controller.find(job_id)
+        answer = answer_of(job_id, finding, run_dir)
         if isinstance(answer, EndedJob):
             yield outcome_of(run_dir, answer, num_ranks)
             return
         # If no answer came, `Controller.news` reports that once for all jobs.
-        if isinstance(answer, UnknownJob) != unknown and not isinstance(found, NoAnswer):
+        if isinstance(answer, UnknownJob) != unknown and not isinstance(finding, NoAnswer):
             unknown = not unknown
             print(f"SLURM {answer.describe()}" + (": gnnexp waits for it" if unknown else ""), flush=True)
         held = isinstance(answer, Alive) and (answer.name, answer.reason) == ("PENDING", "BeginTime")

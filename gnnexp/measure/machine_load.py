@@ -22,7 +22,7 @@ def sample() -> dict[str, float]:
     Memory is in 10^6 bytes. What a card does not say is absent.
     """
     memory = psutil.virtual_memory()
-    found = {
+    figures = {
         "cpu_utilization_percentage": psutil.cpu_percent(),
         "system_memory_usage_megabytes": (memory.total - memory.available) / 1e6,
         "system_memory_usage_percentage": memory.percent,
@@ -32,5 +32,5 @@ def sample() -> dict[str, float]:
         card, *values = (word.strip() for word in line.split(","))
         for (name, factor), value in zip(_OF_GPU.values(), values, strict=False):
             if value.replace(".", "", 1).isdigit():  # else `[N/A]`
-                found[f"gpu_{card}_{name}"] = factor * float(value)
-    return {f"system/{name}": value for name, value in found.items()}
+                figures[f"gpu_{card}_{name}"] = factor * float(value)
+    return {f"system/{name}": value for name, value in figures.items()}

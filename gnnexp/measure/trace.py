@@ -38,23 +38,23 @@ def tracing(device: torch.device, file: Path | None) -> Iterator[dict[str, float
         Figures, which are filled in at the end: `events`, the number of events. On a GPU also those of `gpu_figures`.
         An emulated GPU has no `gpu_busy_s`.
     """
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     if file is None:
-        yield found
+        yield figures
         return
     emulated = getattr(torch.cuda, EMULATED, None) if device.type == "cuda" else None
     activities = sorted(torch.profiler.supported_activities(), key=str)  # type: ignore[no-untyped-call]
     profiler = torch.profiler.profile(activities=activities)
     with profiler, nullcontext() if emulated is None else emulated() as counts:
-        yield found
+        yield figures
     events = _events_of(profiler)
     del profiler
     gc.collect()  # the profiler refers to itself, and torch has crashed where it was freed at the end of the process
-    found["events"] = len(events)
+    figures["events"] = len(events)
     if counts is not None:
-        found.update({name: counts.totals[name] for name in ("launches", "waits", "h2d_bytes", "d2h_bytes")})
+        figures.update({name: counts.totals[name] for name in ("launches", "waits", "h2d_bytes", "d2h_bytes")})
     elif device.type == "cuda":
-        found.update(gpu_figures(events))
+        figures.update(gpu_figures(events))
     subfolder(file.parent.parent, file.parent.name)
     write_bytes(file, gzip.compress(json.dumps(shortened(events)).encode(), mtime=0))
 

@@ -67,10 +67,10 @@ class Partitioner(ABC):
         if not paradigm.wants_partition(experiment):
             return []
         alone = self.resolve(experiment.num_ranks) == 1
-        missing = [] if alone else [one for one in self.requires if not is_installed(one)]
+        missing = [] if alone else [package for package in self.requires if not is_installed(package)]
         return [
             *self._check_cut(paradigm),
-            *(missing_package("partitioner", self.method, one, "partitioner=random") for one in missing),
+            *(missing_package("partitioner", self.method, package, "partitioner=random") for package in missing),
         ]
 
     def _check_cut(self, paradigm: Any) -> list[Problem]:  # noqa: ANN401  paradigms import this module

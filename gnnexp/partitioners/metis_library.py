@@ -195,22 +195,22 @@ def printed_by_c() -> Iterator[list[str]]:
     among the lines of gnnexp, and inside of the document of `--json`. The descriptor belongs to the process, so what
     another thread prints meanwhile would be kept, too: call this where no other thread prints.
     """
-    found: list[str] = []
+    lines: list[str] = []
     try:
         own = os.dup(1)
     except OSError:  # standard output is closed, so nothing can be printed
-        yield found
-        found.append("")
+        yield lines
+        lines.append("")
         return
     c = ctypes.CDLL(None)
     with tempfile.TemporaryFile() as file:
         c.fflush(None)
         os.dup2(file.fileno(), 1)
         try:
-            yield found
+            yield lines
         finally:
             c.fflush(None)
             os.dup2(own, 1)
             os.close(own)
             file.seek(0)
-            found.append(file.read(_MOST_SAID).decode(errors="replace").strip())
+            lines.append(file.read(_MOST_SAID).decode(errors="replace").strip())

@@ -59,15 +59,15 @@ def levels(shard: Shard, own: Tensor, num_layers: int, cached: Cached) -> tuple[
     """
     graph = shard.graph
     expansion = Expansion(graph, shard.needs, (-1,))
-    found: list[RankLayer] = []
+    layers: list[RankLayer] = []
     destinations = own
     for layer in reversed(range(num_layers)):
-        if found and found[-1].num_local == found[-1].block.num_dst and _same(cached, layer, found[-1]):
-            found.append(found[-1])
+        if layers and layers[-1].num_local == layers[-1].block.num_dst and _same(cached, layer, layers[-1]):
+            layers.append(layers[-1])
             continue
-        found.append(_level(expansion, graph, shard, destinations, partial(cached, layer)))
-        destinations = found[-1].block.src_ids[: found[-1].num_local]
-    return tuple(reversed(found))
+        layers.append(_level(expansion, graph, shard, destinations, partial(cached, layer)))
+        destinations = layers[-1].block.src_ids[: layers[-1].num_local]
+    return tuple(reversed(layers))
 
 
 def _same(cached: Cached, layer: int, above: RankLayer) -> bool:

@@ -124,16 +124,16 @@ class ChunkOrder:
         return replace(self, chunks=ranges(*self.chunks.shape), taken=False, note=why)
 
 
-def choose_order(found: Readings, comm: Communicator, rates: Rates, *, reorganise: bool) -> ChunkOrder:
+def choose_order(readings: Readings, comm: Communicator, rates: Rates, *, reorganise: bool) -> ChunkOrder:
     """The order of ranges, or that of Algorithm 4 if it costs less; all ranks call this and get the same order."""
     start = time.perf_counter()
-    initial = ranges(len(found.by_rank), len(found.chunks))
-    volumes = volumes_of(found, initial, comm)
+    initial = ranges(len(readings.by_rank), len(readings.chunks))
+    volumes = volumes_of(readings, initial, comm)
     cost = volumes.cost(rates)
     if not reorganise:
         return ChunkOrder(initial, volumes, None, cost, None, time.perf_counter() - start, False, "order of ranges")
-    chunks = algorithm_4(found, comm)
-    after = volumes_of(found, chunks, comm)
+    chunks = algorithm_4(readings, comm)
+    after = volumes_of(readings, chunks, comm)
     less = after.cost(rates) < cost
     note = "reorganised: Equation 4 falls" if less else "order of ranges: Equation 4 does not fall with Algorithm 4"
     return ChunkOrder(
@@ -184,12 +184,12 @@ def _greedy_path(shared: np.ndarray) -> list[int]:
     return path
 
 
-def volumes_of(found: Readings, chunks: np.ndarray, comm: Communicator) -> Volumes:
+def volumes_of(readings: Readings, chunks: np.ndarray, comm: Communicator) -> Volumes:
     """The volumes of one order, summed over all ranks."""
-    num_own = found.num_own
+    num_own = readings.num_own
     union: Any = None
     both = intra = foreign = foreign_new = 0
-    for rank, parts in enumerate(found.by_rank):
+    for rank, parts in enumerate(readings.by_rank):
         reader = _matrix([parts[chunk] for chunk in chunks[rank]], num_own)
         union = reader if union is None else _flags(union + reader)
         read, again = int(reader.nnz), _adjacent(reader)
@@ -199,7 +199,7 @@ def volumes_of(found: Readings, chunks: np.ndarray, comm: Communicator) -> Volum
             foreign_new += read - again
     inter = int(union.nnz)
     both = inter - _adjacent(union)
-    original = sum(rows.size for rows in found.rows)
+    original = sum(rows.size for rows in readings.rows)
     return Volumes(*_summed(np.array([original, inter, both, intra, foreign, foreign_new]), comm).tolist())
 
 
@@ -250,15 +250,15 @@ def _summed(counts: np.ndarray, comm: Communicator) -> np.ndarray:
     return summed
 
 
-def volumes_by_batch(found: Readings, chunks: np.ndarray, comm: Communicator) -> dict[str, list[int]]:
+def volumes_by_batch(readings: Readings, chunks: np.ndarray, comm: Communicator) -> dict[str, list[int]]:
     """V_ori, V_+p2p and V_+ru of every batch, summed over all ranks."""
     count = chunks.shape[1]
     union: Any = None
     original = np.zeros(count, np.int64)
-    for rank, parts in enumerate(found.by_rank):
+    for rank, parts in enumerate(readings.by_rank):
         ordered = [parts[chunk] for chunk in chunks[rank]]
         original += [part.size for part in ordered]
-        reader = _matrix(ordered, found.num_own)
+        reader = _matrix(ordered, readings.num_own)
         union = reader if union is None else _flags(union + reader)
     inter = np.bincount(union.indices, minlength=count)
     again = np.bincount(union.indices[1:][_follows(union)], minlength=count)

@@ -204,40 +204,42 @@ class _Held(NamedTuple):
     places: np.ndarray
 
 
-def transitions(found: Readings, orders: np.ndarray, dedup: Dedup, rank: int, *, again: bool) -> Transitions:
+def transitions(readings: Readings, orders: np.ndarray, dedup: Dedup, rank: int, *, again: bool) -> Transitions:
     """The places of all rows in every batch, and the moves between batches.
 
     Args:
-        found: the rows that every chunk reads.
+        readings: the rows that every chunk reads.
         orders: `[ranks, n]`, the chunk of each rank in batch j.
         dedup: which duplicate rows are not fetched again.
         rank: number of this rank.
         again: whether the backward pass fetches rows again.
     """
-    count, num_rows = orders.shape[1], found.level.block.num_src
-    wanted = [held_rows(found, orders, dedup, rank, batch) for batch in range(count)]
+    count, num_rows = orders.shape[1], readings.level.block.num_src
+    wanted = [held_rows(readings, orders, dedup, rank, batch) for batch in range(count)]
     held, capacity = _places(wanted, num_rows, dedup.intra)
     place, inside = np.zeros(num_rows, np.int64), np.zeros(num_rows, bool)
     visits = []
     for batch in range(count):
         place[held[batch].rows] = held[batch].places
         moves = [
-            _move(found, orders, dedup, rank, (batch, other), held, place, inside)
+            _move(readings, orders, dedup, rank, (batch, other), held, place, inside)
             for other in ((batch - 1, batch + 1) if again else (batch - 1,))
         ]
-        chunk = found.chunks[orders[rank, batch]]
-        visits.append(Visit(_placed(chunk, found, place, held[batch], capacity), moves[0], moves[1] if again else None))
+        chunk = readings.chunks[orders[rank, batch]]
+        visits.append(
+            Visit(_placed(chunk, readings, place, held[batch], capacity), moves[0], moves[1] if again else None)
+        )
     return Transitions(tuple(visits), capacity)
 
 
-def transition_rows(found: Readings, orders: np.ndarray, batch: int) -> np.ndarray:
+def transition_rows(readings: Readings, orders: np.ndarray, batch: int) -> np.ndarray:
     """T_ij: the own rows of this rank that any chunk of the batch reads."""
-    of_ranks = [found.by_rank[rank][orders[rank, batch]] for rank in range(orders.shape[0])]
+    of_ranks = [readings.by_rank[rank][orders[rank, batch]] for rank in range(orders.shape[0])]
     rows: np.ndarray = of_ranks[0]
-    if len(of_ranks) > 1 and sum(part.size for part in of_ranks) * _SORTING < found.num_own:
+    if len(of_ranks) > 1 and sum(part.size for part in of_ranks) * _SORTING < readings.num_own:
         rows = np.unique(np.concatenate(of_ranks))
     elif len(of_ranks) > 1:
-        read = np.zeros(found.num_own, bool)
+        read = np.zeros(readings.num_own, bool)
         for part in of_ranks:
             read[part] = True
         rows = np.flatnonzero(read)
@@ -262,7 +264,7 @@ def _places(wanted: Sequence[np.ndarray], num_rows: int, stay: bool) -> tuple[li
     """
     if not stay:
         return [_Held(rows, np.arange(rows.size)) for rows in wanted], max(rows.size for rows in wanted)
-    found: list[_Held] = []
+    places: list[_Held] = []
     place, inside = np.full(num_rows, -1, np.int64), np.zeros(num_rows, bool)
     free, capacity, before = np.empty(0, np.int64), 0, np.empty(0, np.int64)
     for rows in wanted:
@@ -274,8 +276,8 @@ def _places(wanted: Sequence[np.ndarray], num_rows: int, stay: bool) -> tuple[li
         capacity += fresh.size
         place[entering] = np.concatenate((free, fresh))[: entering.size]
         free, before = free[entering.size :], rows
-        found.append(_Held(rows, place[rows]))
-    return found, capacity
+        places.append(_Held(rows, place[rows]))
+    return places, capacity
 
 
 def _without(rows: np.ndarray, others: np.ndarray, inside: np.ndarray) -> np.ndarray:
@@ -287,7 +289,7 @@ def _without(rows: np.ndarray, others: np.ndarray, inside: np.ndarray) -> np.nda
 
 
 def _move(
-    found: Readings,
+    readings: Readings,
     orders: np.ndarray,
     dedup: Dedup,
     rank: int,
@@ -300,10 +302,10 @@ def _move(
     batch, other = pair
     stays = dedup.intra and 0 <= other < orders.shape[1]
     rows = _without(held[batch].rows, held[other].rows, inside) if stays else held[batch].rows
-    own, foreign = np.split(rows, [np.searchsorted(rows, found.num_own)])
-    bounds = found.num_own + np.concatenate(([0], np.cumsum(found.level.fetched)))
+    own, foreign = np.split(rows, [np.searchsorted(rows, readings.num_own)])
+    bounds = readings.num_own + np.concatenate(([0], np.cumsum(readings.level.fetched)))
     sent = []
-    for reader, of_rank in enumerate(found.by_rank):
+    for reader, of_rank in enumerate(readings.by_rank):
         read = of_rank[orders[reader, batch]]
         if reader == rank:
             read = read[:0]

@@ -39,10 +39,10 @@ def calibrate(folder: Path, environment: Environment, started: list[PhaseTimer],
     request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
     bench, facts = _bench(folder, request, environment, heartbeat, connect)
     sampled, tiny = (open_graph(Path(request[name])) for name in ("sampled", "tiny"))
-    found = {name: probe() for name, probe in probes(bench, sampled).items()}
-    found["step_s"] = step(experiment_of(request["config"]), tiny, bench.comm, bench.extent.repetitions)
+    seconds_of = {name: probe() for name, probe in probes(bench, sampled).items()}
+    seconds_of["step_s"] = step(experiment_of(request["config"]), tiny, bench.comm, bench.extent.repetitions)
     facts["pairs"] = pairs(bench)
-    ranks = bench.comm.gather_objects(found)
+    ranks = bench.comm.gather_objects(seconds_of)
     if environment.rank == 0:
         write_json(folder / FIGURES, {"ranks": ranks, **facts})
     bench.comm.close()
@@ -53,7 +53,7 @@ def probes(bench: Bench, graph: Graph) -> Mapping[str, Callable[[], list[float]]
     """Functions that measure this device, by the name of the figure; `d2d` measures exchange between devices."""
     from gnnexp.planning import probes as own
 
-    found: dict[str, Callable[[], list[float]]] = {
+    own_probes: dict[str, Callable[[], list[float]]] = {
         "flops": lambda: own.flops(bench),
         "gather": lambda: own.gather(bench),
         "stream": lambda: own.stream(bench),
@@ -61,10 +61,10 @@ def probes(bench: Bench, graph: Graph) -> Mapping[str, Callable[[], list[float]]
         "latency": lambda: own.latency(bench),
     }
     if bench.device.type == "cpu":
-        return {**found, "network": lambda: own.exchange(bench)}
+        return {**own_probes, "network": lambda: own.exchange(bench)}
     from gnnexp.planning.gpu_probes import gpu_probes
 
-    return {**found, "d2d": lambda: own.exchange(bench), **gpu_probes(bench)}
+    return {**own_probes, "d2d": lambda: own.exchange(bench), **gpu_probes(bench)}
 
 
 def pairs(bench: Bench) -> list[dict[str, Any]]:

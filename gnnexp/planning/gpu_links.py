@@ -43,11 +43,11 @@ def pairs_of_ranks(bench: Bench) -> list[Pair]:
     comm = bench.comm
     kinds = _gathered(bench, links_of(own_machine()))
     devices = _gathered(bench, str(torch.cuda.get_device_properties(bench.device).uuid))
-    measured = [(one, other, _rates(bench, one, other)) for one, other in combinations(range(comm.size), 2)]
+    measured = [(first, second, _rates(bench, first, second)) for first, second in combinations(range(comm.size), 2)]
     of_ranks = _gathered(bench, [rates for _, _, rates in measured])
     return [
-        Pair((one, other), _link(kinds[one], devices[one], devices[other]), tuple(of_ranks[one][place]))
-        for place, (one, other, _) in enumerate(measured)
+        Pair((first, second), _link(kinds[first], devices[first], devices[second]), tuple(of_ranks[first][place]))
+        for place, (first, second, _) in enumerate(measured)
     ]
 
 
@@ -59,10 +59,10 @@ def _link(kinds: Mapping[tuple[str, str], str], one: str, other: str) -> str:
     return SAME if one == other else kinds.get((one, other), UNKNOWN)
 
 
-def _rates(bench: Bench, one: int, other: int) -> list[float]:
+def _rates(bench: Bench, first: int, second: int) -> list[float]:
     """Bytes per second of an exchange between two ranks; empty on all others, which only take part."""
     comm, num_rows = bench.comm, bench.extent.exchange_bytes // (4 * WIDTH)
-    peer = {one: other, other: one}.get(comm.rank)
+    peer = {first: second, second: first}.get(comm.rank)
     counts = [num_rows if rank == peer else 0 for rank in range(comm.size)]
     rows = random_rows(sum(counts), WIDTH, bench.device)
     rates = []
@@ -106,10 +106,10 @@ def links_of(said: Said) -> dict[tuple[str, str], str]:
     }
     columns = list(rows)  # the matrix has its GPUs in the same order as rows and as columns
     return {
-        (uuids[one], uuids[other]): link
-        for one, links in rows.items()
+        (uuids[name], uuids[other]): link
+        for name, links in rows.items()
         for other, link in zip(columns, links, strict=False)
-        if link != "X" and one in uuids and other in uuids
+        if link != "X" and name in uuids and other in uuids
     }
 
 

@@ -146,15 +146,15 @@ def machines_named(names: Sequence[str], config_dir: str | None = None) -> list[
     Raises:
         ConfigError: see `machine_named`.
     """
-    found: list[Machine] = []
+    machines: list[Machine] = []
     problems: list[Problem] = []
     for name in names:
         try:
-            found.append(machine_named(name, config_dir))
+            machines.append(machine_named(name, config_dir))
         except ConfigError as error:
             problems += error.problems
     ConfigError.raise_all(problems)
-    return found
+    return machines
 
 
 def all_machines(config_dir: str | None = None) -> tuple[list[Machine], list[str]]:

@@ -280,7 +280,7 @@ def step(experiment: Experiment, graph: Graph, comm: Communicator, repetitions: 
     trainer = job.experiment.paradigm.trainer(job)
     optimization = Optimization(job, trainer)
     trainer.module.train()
-    found = []
+    seconds = []
     for epoch in range(repetitions + 1):
         comm.barrier()
         start, steps = time.perf_counter(), 0
@@ -289,5 +289,5 @@ def step(experiment: Experiment, graph: Graph, comm: Communicator, repetitions: 
             trainer.synchronize()
             optimization.step()
             steps += 1
-        found.append((time.perf_counter() - start) / steps)
-    return found[1:]
+        seconds.append((time.perf_counter() - start) / steps)
+    return seconds[1:]

@@ -89,7 +89,9 @@ def prepare_graph(dataset: Dataset, cache: Path, key: str | None = None) -> tupl
         graph = dataset.load() if graph is None else graph
         # A graph without training vertices is allowed, because it can be partitioned. `check_data` refuses it for runs.
         untrained = (f"{dataset.name}: train", "0 vertices")
-        problems = [one for one in validate_graph(graph, name=dataset.name) if (one.key, one.value) != untrained]
+        problems = [
+            problem for problem in validate_graph(graph, name=dataset.name) if (problem.key, problem.value) != untrained
+        ]
         DataError.raise_all(problems)
         if not generated:
             save_graph(graph, staging)
@@ -262,12 +264,12 @@ def _prepare(folder: Path, open_it: Callable[[Path], Artifact], make: Callable[[
     Raises:
         DataError: the disk is full. No file is left behind.
     """
-    if folder.exists() and (found := _open_or_say(folder, open_it)) is not None:
-        return found
+    if folder.exists() and (artifact := _open_or_say(folder, open_it)) is not None:
+        return artifact
     with _lock(folder):
         # Another process may have made the artifact while this process waited.
-        if folder.exists() and (found := _open_or_say(folder, open_it, say=False)) is not None:
-            return found
+        if folder.exists() and (artifact := _open_or_say(folder, open_it, say=False)) is not None:
+            return artifact
         _remove_leftovers(folder)
         try:
             with _staging(folder) as work:

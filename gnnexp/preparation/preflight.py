@@ -274,9 +274,9 @@ def _records(run: Experiment, facts: GraphFacts, layers: int) -> int:
     return _OTHER_FILES + _COPIES * run.train.epochs * line
 
 
-def memory_problems(found: MemoryEstimate, experiment: Experiment, run_dir: Path) -> list[Problem]:
+def memory_problems(estimate: MemoryEstimate, experiment: Experiment, run_dir: Path) -> list[Problem]:
     """One Problem per memory that is too small, with its itemised estimate."""
-    there: list[tuple[Memory, int | None, str]] = [
+    memories: list[tuple[Memory, int | None, str]] = [
         (
             "host",
             experiment.launcher.node_bytes(),
@@ -286,10 +286,10 @@ def memory_problems(found: MemoryEstimate, experiment: Experiment, run_dir: Path
         ("disk", _free_disk(run_dir), "another hydra.run.dir, or train.checkpoints_kept=1"),
     ]
     problems = []
-    for place, available, fix in there:
-        needed = found.total(place)
+    for place, available, fix in memories:
+        needed = estimate.total(place)
         if available is not None and needed > available:
-            lines = "\n      ".join(found.lines(place))
+            lines = "\n      ".join(estimate.lines(place))
             problems.append(
                 Problem(
                     "preflight",

@@ -181,12 +181,12 @@ def _own_sources(modules: Iterable[str]) -> dict[str, Path]:
         seen.add(name)
         if is_within(name, (PACKAGE,)):
             continue
-        found = _own_closure(name)
-        if name in named and all(file.stem == "__init__" for file in found.files.values()) and name not in found.files:
-            found = _elsewhere(name, found)
-        files |= found.files
-        seen |= set(found.files)
-        waiting += found.outside
+        own = _own_closure(name)
+        if name in named and all(file.stem == "__init__" for file in own.files.values()) and name not in own.files:
+            own = _elsewhere(name, own)
+        files |= own.files
+        seen |= set(own.files)
+        waiting += own.outside
     return files
 
 
@@ -204,31 +204,31 @@ def _own_closure(name: str) -> Closure:
     places = [] if spec is None else [place for place in _places(spec) if not _is_installed(spec, place)]
     if spec is None or not places:
         return Closure({}, frozenset())
-    found = [closure([name], place.parent, (PACKAGE,)) for place in places]
-    files = {module: file for one in found for module, file in one.files.items()}
+    closures = [closure([name], place.parent, (PACKAGE,)) for place in places]
+    files = {module: file for part in closures for module, file in part.files.items()}
     if not files and spec.origin is not None:
         files = {name: existing(Path(spec.origin))}  # compiled, or in an archive
-    return Closure(files, frozenset().union(*(one.outside for one in found)) - {name})
+    return Closure(files, frozenset().union(*(part.outside for part in closures)) - {name})
 
 
-def _elsewhere(name: str, found: Closure) -> Closure:
-    """`found`, with the module `name` from outside of its package's folders, if Python finds it there.
+def _elsewhere(name: str, own: Closure) -> Closure:
+    """`own`, with the module `name` from outside of its package's folders, if Python finds it there.
 
     A package may say where its modules are (`__path__`, `pkgutil.extend_path`). Python must execute the package to find
     them.
     """
-    if not found.files:
-        return found
+    if not own.files:
+        return own
     try:
         spec = importlib.util.find_spec(name)
     except Exception:  # the package may raise anything: the next import reports it
-        return found
+        return own
     if spec is None or spec.origin is None or not spec.has_location:
-        return found
+        return own
     file = Path(spec.origin)
     base = file.parents[min(name.count("."), len(file.parents) - 1)]
     more = closure([name], base, (PACKAGE,)) if file_of(name, base) == file else Closure({name: file}, frozenset())
-    return Closure({**more.files, **found.files}, found.outside | more.outside | frozenset(imports_of(file, name)))
+    return Closure({**more.files, **own.files}, own.outside | more.outside | frozenset(imports_of(file, name)))
 
 
 def _places(spec: ModuleSpec) -> list[Path]:

@@ -70,19 +70,19 @@ def this_node() -> Node:
     return Node(platform.node(), _cpu_model(), _cores(), tuple(sorted(gpus())), _torch(), _num_cases())
 
 
-def read_node(found: Mapping[str, Any]) -> Node:
+def read_node(entries: Mapping[str, Any]) -> Node:
     """The node that a record describes.
 
     Raises:
         KeyError, TypeError: the value is no node.
     """
     return Node(
-        str(found["host"]),
-        str(found["cpu"]),
-        int(found["cores"]),
-        tuple(map(str, found["gpus"])),
-        str(found["torch"]),
-        int(found.get("num_cases", 1)),
+        str(entries["host"]),
+        str(entries["cpu"]),
+        int(entries["cores"]),
+        tuple(map(str, entries["gpus"])),
+        str(entries["torch"]),
+        int(entries.get("num_cases", 1)),
     )
 
 

@@ -47,9 +47,9 @@ def _names() -> Mapping[str, str]:
         for file in files
         if file.parent.name != "hardware"
     }
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for pattern in _TARGETS:
         for name, text in texts.items():
             for key, target in pattern.findall(text):
-                found.setdefault(target, f"{name}.{key}" if key else name)
-    return found
+                names.setdefault(target, f"{name}.{key}" if key else name)
+    return names

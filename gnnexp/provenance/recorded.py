@@ -51,11 +51,11 @@ def as_executed(provenance: Mapping[str, Any], codes: Sequence[Mapping[str, Any]
         return provenance
     code = dict(codes[-1])
     prepared = provenance.get("code") or {}
-    others = [dict(one) for one in (prepared, *codes[:-1]) if _differs(one, code)]
-    earlier = [one for place, one in enumerate(others) if one not in others[:place]]
+    others = [dict(other) for other in (prepared, *codes[:-1]) if _differs(other, code)]
+    earlier = [other for place, other in enumerate(others) if other not in others[:place]]
     if not earlier:
         return {**provenance, "code": code}
-    key = provenance.get("run_key", "") if all(own_of(one) == own_of(code) for one in earlier) else ""
+    key = provenance.get("run_key", "") if all(own_of(other) == own_of(code) for other in earlier) else ""
     return {**provenance, "code": code, "earlier_code": earlier, "run_key": key}
 
 

@@ -64,13 +64,13 @@ def closure(roots: Iterable[str], base: Path, excluded: Sequence[str] = ()) -> C
     Raises:
         DataError: a file cannot be read.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     outside: set[str] = set()
     roots = set(roots)
     waiting = sorted(roots)
     while waiting:
         name = waiting.pop()
-        if name in found or name in outside:
+        if name in files or name in outside:
             continue
         followed = name in roots or not is_within(name, excluded)
         file = file_of(name, base) if followed else None
@@ -81,9 +81,9 @@ def closure(roots: Iterable[str], base: Path, excluded: Sequence[str] = ()) -> C
         if file is None:
             outside.add(name)
             continue
-        found[name] = file
+        files[name] = file
         waiting += imports_of(file, name)
-    return Closure(dict(sorted(found.items())), frozenset(outside))
+    return Closure(dict(sorted(files.items())), frozenset(outside))
 
 
 def is_within(name: str, packages: Iterable[str]) -> bool:

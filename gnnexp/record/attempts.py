@@ -66,15 +66,15 @@ def read_attempts(run_dir: Path) -> list[dict[str, Any]]:
                 "restore it, or remove it: it is the history of the run",
             )
         ) from None
-    found = []
+    events = []
     for line in lines:
         try:
             event = parse_json(line)
         except ValueError:
             continue
         if isinstance(event, dict) and isinstance(event.get("event"), str) and _is_time(event.get("time")):
-            found.append(event)
-    return found
+            events.append(event)
+    return events
 
 
 def _is_time(value: object) -> bool:

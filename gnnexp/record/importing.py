@@ -212,8 +212,8 @@ class _Import:
         place = self._made[run] = parent / f".{run.name}.import-{secrets.token_hex(4)}"
         place.mkdir()
         record = as_made(result)
-        made = record["provenance"]
-        marked = {**made, "uid": _uid(record), IMPORTED: {**self._source, "uid": made.get("uid")}}
+        provenance = record["provenance"]
+        marked = {**provenance, "uid": _uid(record), IMPORTED: {**self._source, "uid": provenance.get("uid")}}
         record["provenance"] = marked
         write_json(place / RESULT_FILE, record)
         write_json(

@@ -50,9 +50,9 @@ class UnpackedFile:
             if self._decoder.eof:
                 raise EOFError("it ends too early")
             self._ready += self._more()
-        found = bytes(self._ready[:size])
+        content = bytes(self._ready[:size])
         del self._ready[:size]
-        return found
+        return content
 
     def skip(self, size: int) -> None:
         """Skip the next `size` bytes."""

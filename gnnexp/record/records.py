@@ -74,18 +74,18 @@ def read_epochs(run_dir: Path) -> list[dict[str, Any]]:
         DataError: the file cannot be read, or a line is damaged.
     """
     path = run_dir / EPOCHS_FILE
-    found: list[dict[str, Any]] = []
+    epochs: list[dict[str, Any]] = []
     try:
         for number, text in enumerate(read_limited(path, MOST_RECORD_BYTES).split(b"\n")[:-1], 1):
             line = parse_json(text)
             check_line(line, f"line {number}")
             assert isinstance(line, dict)
-            found.append(line)
+            epochs.append(line)
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:
         raise DataError(unreadable(path, error)) from None
-    return found
+    return epochs
 
 
 def read_state(file: Path) -> dict[str, Any]:
@@ -113,10 +113,10 @@ def read_fields(path: Path, cls: type[T]) -> T:
     Raises:
         OSError, ValueError: the file cannot be read, or a field is missing or of the wrong type.
     """
-    found, allowed = read_json(path), parameters_of_dataclass(cls)
-    if not isinstance(found, dict):
+    fields, allowed = read_json(path), parameters_of_dataclass(cls)
+    if not isinstance(fields, dict):
         raise ValueError("must be a mapping")
-    known = {name: value for name, value in found.items() if name in allowed and value is not None}
+    known = {name: value for name, value in fields.items() if name in allowed and value is not None}
     if wrong := check_keys("", known, allowed):
         raise ValueError(f"{wrong[0].key[1:]} {wrong[0].allowed}")
     return cls(**known)
@@ -302,12 +302,12 @@ def run_dirs(folder: Path, file: str) -> Iterator[Path]:
             if not _is_new(place, seen):
                 folders.clear()
                 continue
-            inside = sorted(one for one in folders if not one.startswith("."))
-            links = {one for one in inside if (place / one).is_symlink()}
-            waiting += [place / one for one in sorted(links) if not _lies_in(folder, place / one)]
+            inside = sorted(inner for inner in folders if not inner.startswith("."))
+            links = {inner for inner in inside if (place / inner).is_symlink()}
+            waiting += [place / inner for inner in sorted(links) if not _lies_in(folder, place / inner)]
             if file in files or file in folders:  # whoever reads a folder of that name says what is wrong
                 yield place
-            folders[:] = [one for one in inside if one not in links]
+            folders[:] = [inner for inner in inside if inner not in links]
 
 
 def _is_new(place: Path, seen: set[tuple[int, int]]) -> bool:

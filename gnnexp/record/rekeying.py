@@ -69,7 +69,7 @@ def key_of_older(
     if _foreign(config, named):
         return ""
     try:
-        data = next((one.key() for one in datasets if _key_of_0_1(one) == recorded), "")
+        data = next((dataset.key() for dataset in datasets if _key_of_0_1(dataset) == recorded), "")
         return data and run_key(config, data, RunCode(own_of(provenance.get("code"))), recorded_inputs(provenance))
     except (ImportError, ProblemsError, OSError):  # a class that is not here, or files that are not
         return ""
@@ -129,13 +129,15 @@ def rekey(run_dir: Path, *, write: bool) -> RekeyOutcome:
         pass  # it has not ended
     except (OSError, ValueError) as error:
         return RekeyOutcome(run_dir, f"{RESULT_FILE}: {error}"[:200])
-    found = {name: rekeyed_provenance(content["config"], content["provenance"]) for name, content in files.items()}
-    if why := next((one for one in found.values() if isinstance(one, str)), ""):
+    provenances = {
+        name: rekeyed_provenance(content["config"], content["provenance"]) for name, content in files.items()
+    }
+    if why := next((reason for reason in provenances.values() if isinstance(reason, str)), ""):
         return RekeyOutcome(run_dir, why)
     if write:
         with alone(run_dir):
             for name, content in reversed(files.items()):  # `job.json` last: a killed call begins again
-                write_json(run_dir / name, {**content, "provenance": found[name]})
+                write_json(run_dir / name, {**content, "provenance": provenances[name]})
     return RekeyOutcome(run_dir, "")
 
 

@@ -52,14 +52,14 @@ def describe_budgets(budgets: Sequence[Budget], untuned: Sequence[str] = ()) -> 
     """
     if not budgets:
         return ""
-    spent = "; ".join(one.describe() for one in budgets)
-    short = [one.name for one in budgets if not one.is_spent]
+    spent = "; ".join(budget.describe() for budget in budgets)
+    short = [budget.name for budget in budgets if not budget.is_spent]
     if short:
         judged = f"budgets are not equal: {', '.join(short)} did not use the budget of {budgets[0].of}"
     elif untuned:
         judged = f"budgets are not equal: {', '.join(untuned)} had none"
-    elif len({one.of for one in budgets}) > 1:
-        judged = "budgets are not equal: " + ", ".join(f"{one.name} had {one.of}" for one in budgets)
+    elif len({budget.of for budget in budgets}) > 1:
+        judged = "budgets are not equal: " + ", ".join(f"{budget.name} had {budget.of}" for budget in budgets)
     else:
         judged = f"equal budgets ({budgets[0].of} each)"
     return f"Tuning: {spent}; {judged}."

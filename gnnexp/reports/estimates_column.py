@@ -71,10 +71,14 @@ def estimated_s(group: RunGroup, machine: Machine, paper: str = "", edge_rows: S
         for run in group.runs
         if tells_enough(run) and has_rates(run, machine) and machine.can_run(setting_of(run).ranks)
     ]
-    found = [estimate_epoch(work_as_published(paper, run, edge_rows), machine) for run in runs]
-    if not found:
+    estimates = [estimate_epoch(work_as_published(paper, run, edge_rows), machine) for run in runs]
+    if not estimates:
         return math.nan
-    return statistics.fmean(one.epoch_s for one in found) if all(one.fits for one in found) else math.inf
+    return (
+        statistics.fmean(estimate.epoch_s for estimate in estimates)
+        if all(estimate.fits for estimate in estimates)
+        else math.inf
+    )
 
 
 def _cell(seconds: float) -> str:

@@ -76,32 +76,32 @@ def read_layout(options: object, where: str = "report") -> ReportLayout:
     """
     if not isinstance(options, Mapping):
         raise ConfigError(Problem(where, options, "must be a mapping", "report: {rows: [dataset, system]}"))
-    given = {str(key): value for key, value in options.items() if value is not None}
-    problems = check_keys(where, given, {key: Parameter(key, hint, required=False) for key, hint in _HINTS.items()})
+    chosen = {str(key): value for key, value in options.items() if value is not None}
+    problems = check_keys(where, chosen, {key: Parameter(key, hint, required=False) for key, hint in _HINTS.items()})
     wrong = {problem.key for problem in problems}
-    given = {key: value for key, value in given.items() if f"{where}.{key}" not in wrong}
-    if "columns" in given and "published" in given:
+    chosen = {key: value for key, value in chosen.items() if f"{where}.{key}" not in wrong}
+    if "columns" in chosen and "published" in chosen:
         problems.append(
-            Problem(f"{where}.columns", given["columns"], "published has columns of its own", "leave one of them out")
+            Problem(f"{where}.columns", chosen["columns"], "published has columns of its own", "leave one of them out")
         )
-    problems += _check_columns(f"{where}.columns", given.get("columns", {}))
-    published, found = _tried(read_published, given.get("published"), f"{where}.published")
-    problems += [*found, *_check_paper(f"{where}.paper", given.get("paper"), published)]
-    problems += _tried(_ask_nothing, given.get("query"), f"{where}.query")[1]
+    problems += _check_columns(f"{where}.columns", chosen.get("columns", {}))
+    published, more = _tried(read_published, chosen.get("published"), f"{where}.published")
+    problems += [*more, *_check_paper(f"{where}.paper", chosen.get("paper"), published)]
+    problems += _tried(_ask_nothing, chosen.get("query"), f"{where}.query")[1]
     problems += [
         replace(problem, key=f"{where}.estimate ({problem.key})")
-        for problem in _tried(machine_named, given.get("estimate"))[1]
+        for problem in _tried(machine_named, chosen.get("estimate"))[1]
     ]
-    figures, found = read_figures(given.get("figures", []), f"{where}.figures")
-    ConfigError.raise_all([*problems, *found])
+    figures, more = read_figures(chosen.get("figures", []), f"{where}.figures")
+    ConfigError.raise_all([*problems, *more])
     return ReportLayout(
-        tuple(given.get("rows", ())),
-        given.get("query", ""),
-        dict(given.get("columns", {})),
+        tuple(chosen.get("rows", ())),
+        chosen.get("query", ""),
+        dict(chosen.get("columns", {})),
         published,
-        given.get("paper", published.paper if published else ""),
-        given.get("estimate", ""),
-        figures if "figures" in given else None,
+        chosen.get("paper", published.paper if published else ""),
+        chosen.get("estimate", ""),
+        figures if "figures" in chosen else None,
     )
 
 

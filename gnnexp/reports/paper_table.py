@@ -172,7 +172,7 @@ def _ratios(group: RunGroup, groups: Sequence[RunGroup], published: PublishedTab
     if base is None:
         return ["–", "–"]
     ours = _mean(group, metric) / _mean(base, metric)
-    papers = [number_of(published.printed(any_of(one), quantity)) for one in (group, base)]
+    papers = [number_of(published.printed(any_of(member), quantity)) for member in (group, base)]
     return ["–" if math.isnan(value) else f"{value:.2f}" for value in (ours, papers[0] / papers[1])]
 
 

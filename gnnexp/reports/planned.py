@@ -120,13 +120,13 @@ def has_rates(run: RecordedRun, machine: Machine) -> bool:
 
 def plan(runs: Sequence[RecordedRun], machines: Sequence[Machine], scale: Scale = 1.0) -> list[RunEstimate]:
     """Every run with enough counts, on each machine that has as many ranks or whose profile the run was made with."""
-    found = []
+    estimates = []
     for run in filter(tells_enough, runs):
         factor = full_factor(run) if scale == "full" else scale
         work = full_size(run) if scale == "full" else work_of(run).scaled(scale)
-        found += [
+        estimates += [
             RunEstimate(run, machine, estimate_epoch(work, machine), factor)
             for machine in machines
             if has_rates(run, machine) and (machine.hosts(work.ranks) or made_with(run, machine))
         ]
-    return found
+    return estimates

@@ -118,7 +118,7 @@ def printed(paper: str, absent: str = "–", **wanted: str) -> str:
     return f"{found[0].value} to {found[0].upper}" if found[0].upper else found[0].value
 
 
-def pairs_in_order(found: Iterable[tuple[Hashable, float, float]]) -> tuple[int, int]:
+def pairs_in_order(points: Iterable[tuple[Hashable, float, float]]) -> tuple[int, int]:
     """How many pairs of systems of a group are ordered as in the paper, and how many pairs there are.
 
     Each system is its group (what systems must share to be compared), our number and the paper's number. A number is
@@ -126,7 +126,7 @@ def pairs_in_order(found: Iterable[tuple[Hashable, float, float]]) -> tuple[int,
     paper are left out, and so are pairs that lack one of the four numbers.
     """
     groups: dict[Hashable, list[tuple[float, float]]] = {}
-    for group, ours, papers in found:
+    for group, ours, papers in points:
         if not math.isnan(ours) and not math.isnan(papers):
             groups.setdefault(group, []).append((ours, papers))
     pairs = [(a, b) for members in groups.values() for a, b in itertools.combinations(members, 2) if a[1] != b[1]]

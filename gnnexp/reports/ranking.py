@@ -59,29 +59,29 @@ def make_table(
     Raises:
         ConfigError: no run can be estimated on any of the machines.
     """
-    found = plan(runs, machines, scale)
-    if not found:
-        names, reasons = ",".join(machine.name for machine in machines), " ".join(_left_out(runs, machines, found))
+    estimates = plan(runs, machines, scale)
+    if not estimates:
+        names, reasons = ",".join(machine.name for machine in machines), " ".join(_left_out(runs, machines, estimates))
         raise ConfigError(Problem("--hardware", names, f"nothing to estimate: {reasons}", _FIX))
     groups: dict[tuple[str, ...], list[RunEstimate]] = {}
-    for one in found:
-        groups.setdefault(one.group, []).append(one)
-    kinds = {one.run.machine for one in found if not math.isnan(one.measured_s)}
+    for planned in estimates:
+        groups.setdefault(planned.group, []).append(planned)
+    kinds = {planned.run.machine for planned in estimates if not math.isnan(planned.measured_s)}
     rows = []
     for members in groups.values():
-        members.sort(key=lambda one: (not one.estimate.fits, one.estimate.epoch_s))
+        members.sort(key=lambda planned: (not planned.estimate.fits, planned.estimate.epoch_s))
         rows += [
-            (*_cells(one, place), *([_measured_on(one)] if len(kinds) > 1 else []))
-            for place, one in enumerate(members, 1)
+            (*_cells(planned, place), *([_measured_on(planned)] if len(kinds) > 1 else []))
+            for place, planned in enumerate(members, 1)
         ]
     notes = [
         _CAPTION,
         *_scaled(scale),
-        *_errors(found),
+        *_errors(estimates),
         *_order(groups.values()),
-        *_chunks(found),
+        *_chunks(estimates),
         *(f"{machine.name}: {machine.source}." for machine in machines),
-        *_left_out(runs, machines, found),
+        *_left_out(runs, machines, estimates),
         *([f"Profiles without enough numbers: {', '.join(untold)}."] if untold else []),
     ]
     return TextTable((*_COLUMNS, *(["measured on"] if len(kinds) > 1 else [])), tuple(rows), " ".join(notes))
@@ -91,21 +91,30 @@ def _measured_on(one: RunEstimate) -> str:
     return "–" if math.isnan(one.measured_s) else one.run.machine
 
 
-def _cells(one: RunEstimate, place: int) -> tuple[str, ...]:
-    setting, found = setting_of(one.run), one.estimate
-    seconds = (found.sample_s, found.load_s, found.forward_backward_s, found.sync_s, found.hidden_s, found.epoch_s)
-    compared = [value for known in (one.measured_s, one.published_s) for value in (known, known / found.epoch_s)]
+def _cells(planned: RunEstimate, place: int) -> tuple[str, ...]:
+    setting, estimate = setting_of(planned.run), planned.estimate
+    seconds = (
+        estimate.sample_s,
+        estimate.load_s,
+        estimate.forward_backward_s,
+        estimate.sync_s,
+        estimate.hidden_s,
+        estimate.epoch_s,
+    )
+    compared = [
+        value for known in (planned.measured_s, planned.published_s) for value in (known, known / estimate.epoch_s)
+    ]
     return (
-        one.run.value("system"),
+        planned.run.value("system"),
         setting.dataset,
         setting.model,
         str(setting.ranks),
-        one.machine.name,
+        planned.machine.name,
         *(f"{value:.4g}" for value in seconds),
-        f"{found.device_bytes / 1e9:.3g}",
-        str(place) if found.fits else "OOM",
+        f"{estimate.device_bytes / 1e9:.3g}",
+        str(place) if estimate.fits else "OOM",
         *map(number_cell, compared[:2]),
-        "OOM" if one.published_oom else number_cell(compared[2]),
+        "OOM" if planned.published_oom else number_cell(compared[2]),
         number_cell(compared[3]),
     )
 
@@ -116,17 +125,17 @@ def _scaled(scale: Scale) -> list[str]:
     return [] if scale == 1 else [f"Counts times {scale:g}: of a graph and of batches that are this many times larger."]
 
 
-def _errors(found: Sequence[RunEstimate]) -> list[str]:
+def _errors(estimates: Sequence[RunEstimate]) -> list[str]:
     """The factor between estimates and measured or published times: over all systems, then for each system."""
     notes = []
     for word, known in (
-        ("Measured", [one.measured_s for one in found]),
-        ("Published", [one.published_s for one in found]),
+        ("Measured", [planned.measured_s for planned in estimates]),
+        ("Published", [planned.published_s for planned in estimates]),
     ):
         factors: dict[str, list[float]] = {}
-        for one, value in zip(found, known, strict=True):
-            if not math.isnan(value) and one.estimate.fits:
-                factors.setdefault(one.run.value("system"), []).append(_factor(value, one.estimate.epoch_s))
+        for planned, value in zip(estimates, known, strict=True):
+            if not math.isnan(value) and planned.estimate.fits:
+                factors.setdefault(planned.run.value("system"), []).append(_factor(value, planned.estimate.epoch_s))
         together = [factor for of_system in factors.values() for factor in of_system]
         if together:
             systems = "; ".join(f"{system} {_median_and_worst(of_system)}" for system, of_system in factors.items())
@@ -148,14 +157,14 @@ def _median_and_worst(factors: Sequence[float]) -> str:
 
 def _order(groups: Iterable[Sequence[RunEstimate]]) -> list[str]:
     """How often estimates order two systems as the paper does, and whether systems run out of memory as published."""
-    ours = [one for members in groups for one in members]
-    ordered, total = pairs_in_order((one.group, one.ours, one.published_s) for one in ours)
-    known = [one for one in ours if one.published is not None]
-    out = [one for one in known if one.published_oom]
+    ours = [planned for members in groups for planned in members]
+    ordered, total = pairs_in_order((planned.group, planned.ours, planned.published_s) for planned in ours)
+    known = [planned for planned in ours if planned.published is not None]
+    out = [planned for planned in known if planned.published_oom]
     notes = [f"{ordered} of {total} pairs of systems are in the published order."] if total else []
-    if out or any(not one.estimate.fits for one in known):
-        right = sum(not one.estimate.fits for one in out)
-        wrong = sum(not one.estimate.fits and not one.published_oom for one in known)
+    if out or any(not planned.estimate.fits for planned in known):
+        right = sum(not planned.estimate.fits for planned in out)
+        wrong = sum(not planned.estimate.fits and not planned.published_oom for planned in known)
         notes.append(f"Out of memory: {right} of the {len(out)} that were published as such, and {wrong} others.")
     return notes
 
@@ -167,8 +176,8 @@ def _chunks(found: Sequence[RunEstimate]) -> list[str]:
     return [f"To fit, some runs need more chunks than were counted, by this factor: {', '.join(more)}."] if more else []
 
 
-def _left_out(runs: Sequence[RecordedRun], machines: Sequence[Machine], found: Sequence[RunEstimate]) -> list[str]:
-    planned = {id(one.run) for one in found}
+def _left_out(runs: Sequence[RecordedRun], machines: Sequence[Machine], estimates: Sequence[RunEstimate]) -> list[str]:
+    planned = {id(planned_run.run) for planned_run in estimates}
     others = [run for run in runs if id(run) not in planned]
     incomplete = sum(not tells_enough(run) for run in others)
     unknown = sum(tells_enough(run) and not any(has_rates(run, machine) for machine in machines) for run in others)
@@ -177,7 +186,7 @@ def _left_out(runs: Sequence[RecordedRun], machines: Sequence[Machine], found: S
         (unknown, "whose train.matmul has no rate in the profiles (flops_tf32; bf16 is in none)"),
         (len(others) - incomplete - unknown, "with another number of ranks than the profiles have"),
     )
-    used = {one.machine.name for one in found}
+    used = {planned_run.machine.name for planned_run in estimates}
     idle = [
         f"{machine.nodes * machine.workers} ranks of {machine.name}" for machine in machines if machine.name not in used
     ]

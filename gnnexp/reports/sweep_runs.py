@@ -37,16 +37,16 @@ def sweeps_run(names: Sequence[str], folder: Path = RUNS) -> dict[str, SweepRuns
     """
     states = {name: folder / "sweeps" / f"{name}.json" for name in names}
     here = {name: ran_here(read_state(file), folder.parent) for name, file in states.items() if os.path.lexists(file)}
-    found = dict(here)
+    sweeps = dict(here)
     for paper, file in papers_with(RECORDS_FILE).items():
         if wanted := [name for name in names if name not in here and name.startswith(f"{paper}_")]:
             records = read_records(file, wanted)
             runs = {run: run_of(Path(run), result, result["epochs"]) for run, result in records.results.items()}
-            found |= {
+            sweeps |= {
                 name: SweepRuns(dict(state), [runs[run] for run in _each(state)], here=False)
                 for name, state in records.states.items()
             }
-    return found
+    return sweeps
 
 
 def ran_here(state: dict[str, Any], folder: Path = Path()) -> SweepRuns:

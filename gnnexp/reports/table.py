@@ -171,8 +171,8 @@ class TextTable:
         needed = {place: max(map(len, (*self.header[place].split(), *columns[place], ""))) + _AROUND for place in rest}
         room = width - 1 - sum(min(needed[place], width // 2 // len(labels)) for place in labels)
         blocks: list[list[int]] = [[]]
-        for place in (one for one in rest if one not in labels):
-            if blocks[-1] and sum(needed[one] for one in (*blocks[-1], place)) > room:
+        for place in (name for name in rest if name not in labels):
+            if blocks[-1] and sum(needed[name] for name in (*blocks[-1], place)) > room:
                 blocks.append([])
             blocks[-1].append(place)
         tables = [self._of_columns((*labels, *block))._upright(width, "") for block in blocks]
@@ -246,7 +246,7 @@ def stack(tables: Mapping[str, TextTable], column: str) -> TextTable:
     rows = []
     for name, table in tables.items():
         cells = [dict(zip(table.header, row, strict=True)) for row in table.rows]
-        rows += [(name, *(row.get(one, "–") for one in header)) for row in cells]
+        rows += [(name, *(row.get(title, "–") for title in header)) for row in cells]
     caption = " ".join(dict.fromkeys(table.caption for table in tables.values()))
     heading = " ".join(f"{name}: {table.heading}" for name, table in tables.items() if table.heading)
     return TextTable((column, *header), tuple(rows), caption, heading)
@@ -269,12 +269,12 @@ def group_runs(runs: Sequence[RecordedRun], keys: Sequence[str]) -> list[RunGrou
 
 def mixtures(groups: Sequence[RunGroup]) -> list[str]:
     """Config keys (except seeds) and code in which runs of one group differ, so that their mean mixes unlike runs."""
-    found: dict[str, None] = {}
+    differing: dict[str, None] = {}
     for group in groups:
         runs = (*group.runs, *group.failed)
         keys = _differing([flat(run.config) for run in runs])
         other_classes = {key.removesuffix("._target_") for key in keys if key.endswith("._target_")}
-        found |= dict.fromkeys(
+        differing |= dict.fromkeys(
             sorted(
                 other_classes
                 | {
@@ -285,8 +285,8 @@ def mixtures(groups: Sequence[RunGroup]) -> list[str]:
                 }
             )
         )
-        found |= dict.fromkeys(f"the code of {name}" for name in sorted(_differing([run.code for run in runs])))
-    names = list(found)
+        differing |= dict.fromkeys(f"the code of {name}" for name in sorted(_differing([run.code for run in runs])))
+    names = list(differing)
     more = len(names) - _MOST_NAMED
     return names if more <= 0 else [*names[:_MOST_NAMED], f"{more} more keys"]
 
@@ -374,8 +374,8 @@ def shared_caption(groups: Sequence[RunGroup], keys: Sequence[str] = ()) -> str:
             f"{again} of the runs {'repeats' if again == 1 else 'repeat'} another run of the same row, seed "
             "included; the interval treats them as independent."
         )
-    if found := mixtures(groups):
-        notes.append(f"Some rows combine runs that differ in {', '.join(found)}.")
+    if differing := mixtures(groups):
+        notes.append(f"Some rows combine runs that differ in {', '.join(differing)}.")
     if unequal := [key for key in _HYPER_PARAMETERS if key not in keys and len(_values(runs, key)) > 1]:
         notes.append(f"Rows differ in hyper-parameters: {', '.join(unequal)}.")
     return " ".join(notes)
@@ -414,8 +414,10 @@ def _bytes_cell(group: RunGroup, metric: str) -> str:
 
     A dash for external systems that did not report it.
     """
-    found = [(run.median(metric), "external" in run.facts) for run in group.runs]
-    values = [0.0 if math.isnan(value) else value for value, external in found if not (external and math.isnan(value))]
+    medians = [(run.median(metric), "external" in run.facts) for run in group.runs]
+    values = [
+        0.0 if math.isnan(value) else value for value, external in medians if not (external and math.isnan(value))
+    ]
     if not values:
         return "–"
     mean, half = mean_and_interval(values)

@@ -106,11 +106,11 @@ def compare(
     """
     reference = _one_worker(json.dumps(_serial(config, serial_paradigm), sort_keys=True), make, steps)
     curves = ranks(size).run(ranks_steps, make, config, steps, num_parts, kind, partition)
-    found, expected = global_losses(curves), global_losses([reference])
+    losses, expected = global_losses(curves), global_losses([reference])
     return Comparison(
         curves,
         reference,
-        worst_loss_error(found, expected),
+        worst_loss_error(losses, expected),
         worst_gradient_error(joined(curves, reference), reference),
         [
             (rank, name)
@@ -156,7 +156,7 @@ def assert_exact(
         AssertionError: errors are larger than `bound`, or the ranks' gradients of a replicated parameter differ.
         RankError: a rank failed.
     """
-    found = compare(
+    comparison = compare(
         ranks,
         size,
         make,
@@ -167,11 +167,11 @@ def assert_exact(
         partition=partition,
         serial_paradigm=serial_paradigm,
     )
-    assert found.loss_error <= bound, f"loss differs by {found.loss_error}"
-    assert found.gradient_error <= bound, f"a gradient differs by {found.gradient_error}"
-    for rank, name in found.unlike:
+    assert comparison.loss_error <= bound, f"loss differs by {comparison.loss_error}"
+    assert comparison.gradient_error <= bound, f"a gradient differs by {comparison.gradient_error}"
+    for rank, name in comparison.unlike:
         raise AssertionError(f"rank {rank} has another gradient of {name}")
-    return found.curves, found.reference
+    return comparison.curves, comparison.reference
 
 
 def _serial(config: Mapping[str, Any], paradigm: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -109,12 +109,12 @@ def cases(
     for size in sizes:
         for model in models:
             for way in ways:
-                found = [GpuCase(size, model, way)]
+                candidates = [GpuCase(size, model, way)]
                 if way in MINI_BATCH:
-                    found.append(GpuCase(size, model, way, ahead=True))
+                    candidates.append(GpuCase(size, model, way, ahead=True))
                 if way in SAMPLED_THERE:
-                    found.append(GpuCase(size, model, way, samples="auto"))
-                yield from (case for case in found if not problems_of(case.config("cuda")))
+                    candidates.append(GpuCase(size, model, way, samples="auto"))
+                yield from (case for case in candidates if not problems_of(case.config("cuda")))
 
 
 def run_case(ranks: RankPools, case: GpuCase, steps: int) -> Found:

@@ -113,4 +113,4 @@ def machines(comm: Communicator, host: str, directory: Path) -> Machines:
         for left in directory.glob(".evaluation-*.rows"):
             left.unlink(missing_ok=True)
     hosts = comm.gather_objects((host, _BOOT.read_text() if _BOOT.exists() else ""))
-    return Machines(comm, tuple(hosts.index(one) for one in hosts), directory)
+    return Machines(comm, tuple(hosts.index(name) for name in hosts), directory)

@@ -65,17 +65,17 @@ def peer_rows(
         return reason
     assert rows is not None
     offers, reason = _tried(lambda: [_offer(rows) if rank != comm.rank else None for rank in range(comm.size)])
-    given: Any = comm.gather_objects((offers, reason))
-    if reason := next((one for _, one in given if one), ""):
+    gathered: Any = comm.gather_objects((offers, reason))
+    if reason := next((why for _, why in gathered if why), ""):
         return reason
-    mapped, reason = _tried(lambda: [_mapped(of_rank[comm.rank], device) for of_rank, _ in given])
+    mapped, reason = _tried(lambda: [_mapped(of_rank[comm.rank], device) for of_rank, _ in gathered])
     if reason := _first(comm, reason):
         return reason
     mapped[comm.rank] = rows
-    bases = torch.tensor([0 if one is None else one.data_ptr() for one in mapped]).to(device)
-    found = PeerRows(bases, [one for one in mapped if one is not None and one is not rows])
-    wrong, reason = _tried(lambda: check(found))
-    return _first(comm, reason or str(wrong)) or found
+    bases = torch.tensor([0 if part is None else part.data_ptr() for part in mapped]).to(device)
+    peers = PeerRows(bases, [part for part in mapped if part is not None and part is not rows])
+    wrong, reason = _tried(lambda: check(peers))
+    return _first(comm, reason or str(wrong)) or peers
 
 
 def _first(comm: Communicator, reason: str) -> str:

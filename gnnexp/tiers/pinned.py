@@ -123,7 +123,7 @@ def pinned_array(
         if own:
             fill(torch.frombuffer(pages, dtype=dtype).view(shape))
     if comm is not None:
-        problems = [one for one in comm.gather_objects(problem) if one]  # from here on, the array is complete
+        problems = [reason for reason in comm.gather_objects(problem) if reason]  # from here on, the array is complete
         problem = str(problems[0]) if problems else ""
     if handle >= 0:
         os.close(handle)

@@ -160,9 +160,9 @@ class DeviceTier:
         if rows.is_cuda:
             return rows if ids is None else gather_rows(rows, ids)
         if ids is None and rows.is_pinned() and rows.is_contiguous():
-            there = rows.to(self.device, non_blocking=True)
+            moved = rows.to(self.device, non_blocking=True)
             self._entering[_memory(rows)] = self._mark()
-            return there
+            return moved
         staging = torch.empty(
             rows.shape[0] if ids is None else ids.numel(), *rows.shape[1:], dtype=rows.dtype, pin_memory=True
         )
@@ -181,10 +181,10 @@ class DeviceTier:
         torch.index_select(rows, 0, ids, out=staging)
         with torch.cuda.stream(self._copies):
             with self._crossing("h2d"):
-                there = staging.to(self.device, non_blocking=True)
+                moved = staging.to(self.device, non_blocking=True)
             done = torch.cuda.Event()  # type: ignore[no-untyped-call]
             done.record()
-        return ArrivingRows(rows, ids, there, done)
+        return ArrivingRows(rows, ids, moved, done)
 
     def place(self, arriving: ArrivingRows, buffer: Tensor, places: Tensor, counted: str) -> None:
         """Put fetched rows into positions `places` `[n]` of a buffer in the device tier."""
@@ -279,13 +279,13 @@ class DeviceTier:
         landing, self._leaving = self._leaving[:count], self._leaving[count:]
         if landing:
             self._wait(landing[-1].number, landing[-1].done)
-        for one in landing:
-            if one.adds:
-                self._accumulate(one.staging, one.into, one.ids)
-            elif one.staging is not one.into:
-                self.before_writing(one.into)
+        for transfer in landing:
+            if transfer.adds:
+                self._accumulate(transfer.staging, transfer.into, transfer.ids)
+            elif transfer.staging is not transfer.into:
+                self.before_writing(transfer.into)
                 with self._crossing("host_add"):
-                    one.into.copy_(one.staging)
+                    transfer.into.copy_(transfer.staging)
 
     def _before_reading(self, rows: Tensor) -> None:
         """Wait for transfers to the memory of `rows`."""

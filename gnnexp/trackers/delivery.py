@@ -97,9 +97,9 @@ def reopen(run_dir: Path, timeout_s: float = REOPEN_S) -> None:
     if not (run_dir / DELIVERY_FILE).exists():
         return
     with undisturbed(run_dir, timeout_s):
-        found = _stored(run_dir)
-        if found is not None:
-            replace(found, done=False, reopened=True).save(run_dir)
+        delivery = _stored(run_dir)
+        if delivery is not None:
+            replace(delivery, done=False, reopened=True).save(run_dir)
 
 
 @contextmanager
@@ -146,16 +146,16 @@ def forget(run_ids: Set[str], run_dirs: Iterable[Path], folders: Iterable[Path])
     Returns:
         The number of the runs in the store that will be delivered again.
     """
-    found = {path.parent.resolve() for folder in folders for path in folder.rglob(DELIVERY_FILE)}
-    found |= {one.resolve() for one in run_dirs if (one / DELIVERY_FILE).is_file()}
+    stored = {path.parent.resolve() for folder in folders for path in folder.rglob(DELIVERY_FILE)}
+    stored |= {run_dir.resolve() for run_dir in run_dirs if (run_dir / DELIVERY_FILE).is_file()}
     lost = set[str]()
-    for one in sorted(found):
+    for run_dir in sorted(stored):
         state = None
         with suppress(DataError):  # a damaged file is reported when its run is delivered
-            state = _stored(one)
+            state = _stored(run_dir)
         if state is not None and state.run_id in run_ids:
-            with undisturbed(one):
-                Delivery(state.uri).save(one)
+            with undisturbed(run_dir):
+                Delivery(state.uri).save(run_dir)
             lost.add(state.run_id)
     return len(lost)
 

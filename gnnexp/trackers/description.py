@@ -122,7 +122,7 @@ def _case(record: RunRecord) -> str:
 
 def _short(case: str) -> str:
     """A case in few letters, since lists and charts cut long names: `system=p3 train.lr=0.1` is `p3 lr=0.1`."""
-    words = [(found["key"], found["value"]) for found in _WORD.finditer(case)]
+    words = [(match["key"], match["value"]) for match in _WORD.finditer(case)]
     if not words or " ".join(f"{key}={value}" for key, value in words) != re.sub(r"(^| )\++", r"\1", case):
         return case
     last = Counter(key.rpartition(".")[2] for key, _ in words)
@@ -214,7 +214,7 @@ def machine_tags(record: RunRecord) -> dict[str, str]:
         for node in nodes
         if node.get("cpu")
     ]
-    found = {
+    tags = {
         "host": _each(nodes, "host"),
         "cpu": ", ".join(dict.fromkeys(processors)),
         "torch": _each(nodes, "torch"),
@@ -222,7 +222,7 @@ def machine_tags(record: RunRecord) -> dict[str, str]:
         "device": str(chosen.get("device") or ("" if wished == "auto" else wished)),
         "backend": str(chosen.get("comm_backend") or ""),
     }
-    return {name: value[:_MOST_CHARACTERS] for name, value in found.items() if value and nodes}
+    return {name: value[:_MOST_CHARACTERS] for name, value in tags.items() if value and nodes}
 
 
 def _nodes(record: RunRecord) -> Sequence[Mapping[str, Any]]:

@@ -43,7 +43,7 @@ def epoch_figures(record: RunRecord, detail: Detail) -> list[dict[str, float]]:
     - `time/cumulative_s` is the training time up to the end of the epoch: the sum of `time/epoch_s`, without
       evaluation and checkpoints. It is the last figure of each epoch.
     """
-    found, so_far = [], 0.0
+    epochs, so_far = [], 0.0
     for metrics in (line["metrics"] for line in record.epochs):
         seconds = metrics.get(EPOCH, math.nan)
         so_far += seconds
@@ -54,8 +54,8 @@ def epoch_figures(record: RunRecord, detail: Detail) -> list[dict[str, float]]:
             CUMULATIVE: so_far,
         }
         kept = {name: metrics[name] for name in _names(record, metrics, detail)}
-        found.append({name: value for name, value in (kept | derived).items() if is_number(value)})
-    return found
+        epochs.append({name: value for name, value in (kept | derived).items() if is_number(value)})
+    return epochs
 
 
 def _names(record: RunRecord, metrics: Mapping[str, float], detail: Detail) -> list[str]:
@@ -95,7 +95,7 @@ def main_figures(record: RunRecord, target: float | None = None) -> dict[str, fl
     """
     assert record.result is not None
     epochs = [line["metrics"] for line in record.epochs]
-    found = {
+    figures = {
         "test": reported_merit(record)[1],
         "epoch_s": warm_median(epochs, EPOCH),
         "sent_MB": _sent_bytes(record, epochs) / 1e6,
@@ -103,7 +103,7 @@ def main_figures(record: RunRecord, target: float | None = None) -> dict[str, fl
         "device_MB": warm_median(epochs, "memory/device_peak_bytes") / 1e6,
         "time_to_target_s": math.nan if target is None else _seconds_to(record, target),
     }
-    return {f"main/{name}": value for name, value in found.items() if not math.isnan(value)}
+    return {f"main/{name}": value for name, value in figures.items() if not math.isnan(value)}
 
 
 def phase_figures(record: RunRecord) -> dict[str, float]:

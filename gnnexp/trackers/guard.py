@@ -69,7 +69,7 @@ def kept_secret(file: Path) -> str:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except FileExistsError:
         return read_secret(file)
-    with open(handle, "w", encoding="ascii") as made:  # noqa: PTH123
+    with open(handle, "w", encoding="ascii") as secret:  # noqa: PTH123
         if os.fstat(handle).st_mode & _OTHERS:
             file.unlink()
             raise ConfigError(
@@ -81,7 +81,7 @@ def kept_secret(file: Path) -> str:
                     "gnnexp ui",
                 )
             )
-        made.write(secrets.token_urlsafe(_BYTES))
+        secret.write(secrets.token_urlsafe(_BYTES))
     return read_secret(file)
 
 
@@ -94,8 +94,8 @@ def read_secret(file: Path) -> str:
     """
     handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     with open(handle, encoding="ascii") as opened:  # noqa: PTH123
-        found = os.fstat(handle)
-        if found.st_uid != os.geteuid() or found.st_mode & _OTHERS:
+        status = os.fstat(handle)
+        if status.st_uid != os.geteuid() or status.st_mode & _OTHERS:
             raise PermissionError(f"{file} must belong to you, and nobody else may read it: remove it, or chmod 600")
         secret = opened.read().strip()
     if not secret:
@@ -226,12 +226,12 @@ def _named_places(body: bytes) -> Iterator[str]:
     except (ValueError, RecursionError):
         return
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            yield from (str(value) for key, value in one.items() if key.lower() in _KEYS and value)
-            waiting += one.values()
-        elif isinstance(one, list):
-            waiting += one
+        node = waiting.pop()
+        if isinstance(node, dict):
+            yield from (str(value) for key, value in node.items() if key.lower() in _KEYS and value)
+            waiting += node.values()
+        elif isinstance(node, list):
+            waiting += node
 
 
 async def _refused(scope: Scope, send: Send) -> None:

@@ -117,10 +117,10 @@ def _empty(file: Path, tell: Tell) -> bytes:
         return kept.read_bytes()
     tell(f"MLflow makes the tables of {file}, once (seconds)")
     with _workplace(file) as folder:
-        _migrate(made := folder / "new.db")
-        with closing(connect(made)) as database:
+        _migrate(store := folder / "new.db")
+        with closing(connect(store)) as database:
             database.execute("DELETE FROM experiments")  # MLflow's default one names the current folder
-        content = made.read_bytes()
+        content = store.read_bytes()
     with suppress(OSError):  # a cache that cannot be written only costs these seconds again
         kept.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(kept, content)
@@ -205,11 +205,11 @@ def _held_runs(file: Path) -> list[_Held] | None:
     """The runs in a half-made store; None if its tables cannot be read."""
     try:
         with closing(connect(file)) as database:
-            found = database.execute(
+            rows = database.execute(
                 "SELECT runs.run_uuid, tags.value FROM runs LEFT JOIN tags "
                 "ON tags.run_uuid = runs.run_uuid AND tags.key = 'run_dir'"
             )
-            return [_Held(str(run_id), str(place or "").partition(":")[2]) for run_id, place in found]
+            return [_Held(str(run_id), str(place or "").partition(":")[2]) for run_id, place in rows]
     except sqlite3.DatabaseError:
         return None
 
@@ -251,8 +251,8 @@ def _copy(source: Path, target: Path) -> None:
             raise HeldError(f"another process has held {source} or {target} for more than {_WRITING_S:.0f} s")
 
     target.touch()
-    with closing(connect(source, _WRITING_S)) as one, closing(connect(target, _WRITING_S)) as other:
-        one.backup(other, progress=patient)
+    with closing(connect(source, _WRITING_S)) as origin, closing(connect(target, _WRITING_S)) as other:
+        origin.backup(other, progress=patient)
 
 
 def _free(file: Path, state: str) -> Path:

@@ -172,9 +172,9 @@ class MlflowTracker(Tracker):
         delivery = self._find_or_create(client, run_dir, record, delivery)
         figures = epoch_figures(record, self.detail)
         if figures and run_dir not in self._compared:
-            there = _epochs_in_store(client, delivery.run_id, figures)
+            num_stored = _epochs_in_store(client, delivery.run_id, figures)
             # A run that an earlier version began lacks what that version did not send.
-            delivery = delivery if there is None else replace(delivery, epochs=there)
+            delivery = delivery if num_stored is None else replace(delivery, epochs=num_stored)
             self._compared.add(run_dir)
         for number in range(delivery.epochs, len(figures)):  # one request per epoch
             _send(client, delivery.run_id, figures[number], record.epochs[number])
@@ -239,17 +239,17 @@ class MlflowTracker(Tracker):
 
         A server cannot be locked, so two processes may both make one. `remove_doubles` joins them.
         """
-        if found := runs_of(client, self._experiment_id, uid):
-            return str(found[0].info.run_id)
+        if sweep_runs := runs_of(client, self._experiment_id, uid):
+            return str(sweep_runs[0].info.run_id)
         with self._alone():
-            if not (found := runs_of(client, self._experiment_id, uid)):
-                made = client.create_run(
+            if not (sweep_runs := runs_of(client, self._experiment_id, uid)):
+                created = client.create_run(
                     self._experiment_id,
                     tags={**self.tags, **tags, UID_TAG: uid},
                     run_name=f"sweep {tags['sweep']}"[:LONGEST_NAME],
                 )
-                found = runs_of(client, self._experiment_id, uid) or [made]
-        return str(found[0].info.run_id)
+                sweep_runs = runs_of(client, self._experiment_id, uid) or [created]
+        return str(sweep_runs[0].info.run_id)
 
     def _parent(self, client: MlflowClient, record: RunRecord) -> dict[str, str]:
         """The tag that places a run below its sweep; empty without a sweep."""
@@ -293,17 +293,17 @@ class MlflowTracker(Tracker):
 
         with self._alone():
             client = self._limited(MlflowClient(tracking_uri=self.uri))
-            found = client.get_experiment_by_name(self.experiment)
-            if found is None:
+            experiment = client.get_experiment_by_name(self.experiment)
+            if experiment is None:
                 try:
                     self._experiment_id = client.create_experiment(self.experiment, self._artifacts(), EXPERIMENT_TAGS)
                 except MlflowException:  # another launcher was faster, on a server that we cannot lock
-                    found = client.get_experiment_by_name(self.experiment)
-                    if found is None:
+                    experiment = client.get_experiment_by_name(self.experiment)
+                    if experiment is None:
                         raise
-            if found is not None:
-                self._experiment_id = found.experiment_id
-                _describe_experiment(client, found.experiment_id, found.tags)
+            if experiment is not None:
+                self._experiment_id = experiment.experiment_id
+                _describe_experiment(client, experiment.experiment_id, experiment.tags)
         self._client = client
         return client
 
@@ -334,8 +334,8 @@ class MlflowTracker(Tracker):
         if delivery.run_id:
             return _go_on(client, run_dir, delivery) if delivery.reopened else delivery
         uid = str(record.job["provenance"]["uid"])
-        if found := runs_of(client, self._experiment_id, uid):
-            delivery = replace(delivery, run_id=found[0].info.run_id, epochs=0)
+        if stored_runs := runs_of(client, self._experiment_id, uid):
+            delivery = replace(delivery, run_id=stored_runs[0].info.run_id, epochs=0)
         else:
             tags = {**self.tags, **make_tags(run_dir, record), **self._parent(client, record), UID_TAG: uid}
             created = client.create_run(

@@ -73,11 +73,11 @@ def revisions() -> Revisions:
     """
     spec = find_spec("mlflow")
     folder = Path(spec.origin if spec and spec.origin else "").parent / "store" / "db_migrations" / "versions"
-    made, before = set[str](), set[str]()
+    names, before = set[str](), set[str]()
     for file in folder.glob("*.py"):
         for down, value in _REVISION.findall(file.read_text(encoding="utf-8")):
-            (before if down else made).update(_NAME.findall(value))
-    if len(newest := made - before) != 1:
+            (before if down else names).update(_NAME.findall(value))
+    if len(newest := names - before) != 1:
         raise ConfigError(
             Problem(
                 "tracker",
@@ -86,7 +86,7 @@ def revisions() -> Revisions:
                 "pip install --force-reinstall 'mlflow>=3,<4', or tracker=none",
             )
         )
-    return Revisions(newest.pop(), frozenset(made))
+    return Revisions(newest.pop(), frozenset(names))
 
 
 def examine(file: Path, patience_s: float = 0.0) -> Schema:
@@ -121,20 +121,20 @@ def connect(file: Path, patience_s: float = 0.0) -> sqlite3.Connection:
 
 def _judge(database: sqlite3.Connection) -> Schema:
     tables = {str(name) for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    found = (
+    held = (
         {str(name) for (name,) in database.execute("SELECT version_num FROM alembic_version")}
         if "alembic_version" in tables
         else set()
     )
-    revision = ", ".join(sorted(found))
-    if found == {revisions().newest}:
+    revision = ", ".join(sorted(held))
+    if held == {revisions().newest}:
         return Schema(StoreState.COMPLETE, revision)
-    if found and found <= revisions().all:
+    if held and held <= revisions().all:
         return Schema(StoreState.BEHIND, revision)
     if _has_experiments(database, tables):
-        return Schema(StoreState.NEWER if found else StoreState.BEHIND, revision)
+        return Schema(StoreState.NEWER if held else StoreState.BEHIND, revision)
     return Schema(
-        StoreState.FOREIGN if tables - {"alembic_version"} or found else StoreState.ABSENT, ", ".join(sorted(tables))
+        StoreState.FOREIGN if tables - {"alembic_version"} or held else StoreState.ABSENT, ", ".join(sorted(tables))
     )
 
 

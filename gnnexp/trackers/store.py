@@ -118,7 +118,7 @@ def file_problems(uri: str) -> list[Problem]:
                 f"mkdir -p {shlex.quote(str(file.parent))}, or name another file, or tracker=none",
             )
         ]
-    closed = [one for one in (file.parent, file) if one.exists() and not os.access(one, os.W_OK)]
+    closed = [place for place in (file.parent, file) if place.exists() and not os.access(place, os.W_OK)]
     if closed:
         return [
             Problem(
@@ -129,12 +129,12 @@ def file_problems(uri: str) -> list[Problem]:
             )
         ]
     try:
-        found = problem_of(file, examine(file))
+        problem = problem_of(file, examine(file))
     except OSError as error:
-        found = Problem("tracker.uri", uri, str(error.strerror or error), "name another file, or tracker=none")
+        problem = Problem("tracker.uri", uri, str(error.strerror or error), "name another file, or tracker=none")
     except ConfigError as error:
         return list(error.problems)
-    return [found] if found else []
+    return [problem] if problem else []
 
 
 def server_problem(uri: str) -> str:
@@ -149,13 +149,13 @@ def server_problem(uri: str) -> str:
         if not inspect(engine).has_table("alembic_version"):
             return ""
         with engine.connect() as connection:
-            found = {str(name) for (name,) in connection.execute(text("SELECT version_num FROM alembic_version"))}
+            held = {str(name) for (name,) in connection.execute(text("SELECT version_num FROM alembic_version"))}
     finally:
         engine.dispose()
-    newest, shown = revisions().newest, ", ".join(sorted(found)) or "none"
-    if found == {newest}:
+    newest, shown = revisions().newest, ", ".join(sorted(held)) or "none"
+    if held == {newest}:
         return ""
-    if found <= revisions().all:
+    if held <= revisions().all:
         return (
             f"has the schema {shown} of an older MLflow, and needs {newest}. Make a backup, then: "
             f"mlflow db upgrade {shlex.quote(public(uri))}"

@@ -66,13 +66,13 @@ def _export_model(options: argparse.Namespace) -> int:
     from gnnexp.api.trained import load
     from gnnexp.cli.listing.runs import named_run
 
-    found = exported(load(named_run(options.names[0]), trust=options.trust), out.stem)
+    model = exported(load(named_run(options.names[0]), trust=options.trust), out.stem)
     content = io.BytesIO()
-    torch.save(found.values, content)
+    torch.save(model.values, content)
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(code, found.code.encode())
+    write_bytes(code, model.code.encode())
     write_bytes(out, content.getvalue())
-    print(f"{len(found.values)} tensors: {out}; the class of the model: {code}")
+    print(f"{len(model.values)} tensors: {out}; the class of the model: {code}")
     return 0
 
 

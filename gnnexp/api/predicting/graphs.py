@@ -55,9 +55,9 @@ def target_of(model: TrainedModel, overrides: Sequence[str] = (), *, trust: bool
         return Target(None, OwnIds.of(model.folder, own.num_nodes), own.links, None, own.node_types)
     ConfigError.raise_all(
         [
-            Problem("predict", one, "only keys of the dataset can change", "dataset.path=FOLDER")
-            for one in overrides
-            if one.partition("=")[0].partition(".")[0] != "dataset"
+            Problem("predict", override, "only keys of the dataset can change", "dataset.path=FOLDER")
+            for override in overrides
+            if override.partition("=")[0].partition(".")[0] != "dataset"
         ]
     )
     if model.has_own_rows:
@@ -91,9 +91,9 @@ def _differences(own: GraphNames, other: GraphNames, name: str) -> list[Problem]
         ("features", _columns(own), _columns(other)),
     )
     return [
-        Problem("dataset", name, f"has the {what} {found}, and the model was trained with {wanted}", _SAME)
-        for what, wanted, found in parts
-        if wanted != found and (own.types and other.types)
+        Problem("dataset", name, f"has the {what} {present}, and the model was trained with {wanted}", _SAME)
+        for what, wanted, present in parts
+        if wanted != present and (own.types and other.types)
     ]
 
 
@@ -125,8 +125,8 @@ def _labelled(model: TrainedModel, graph: Graph, names: GraphNames) -> Graph | N
         )
     if labels.is_floating_point():
         return graph
-    known, found = list(model.names.classes), list(names.classes)
-    if not found or not known:
+    known, present = list(model.names.classes), list(names.classes)
+    if not present or not known:
         most = int(labels.max()) if labels.numel() else -1
         if most >= own.num_classes:
             raise DataError(
@@ -138,7 +138,7 @@ def _labelled(model: TrainedModel, graph: Graph, names: GraphNames) -> Graph | N
                 )
             )
         return graph
-    new = [name for name in found if name not in known]
+    new = [name for name in present if name not in known]
     if new:
         raise DataError(
             Problem(
@@ -148,5 +148,5 @@ def _labelled(model: TrainedModel, graph: Graph, names: GraphNames) -> Graph | N
                 "correct the labels, or leave them out (tables: dataset.label=null)",
             )
         )
-    numbers = torch.tensor([*(known.index(name) for name in found), -1])  # -1, no label, is the last place
+    numbers = torch.tensor([*(known.index(name) for name in present), -1])  # -1, no label, is the last place
     return replace(graph, labels=numbers[labels])

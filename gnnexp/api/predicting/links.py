@@ -52,8 +52,8 @@ def scored(model: TrainedModel, target: Target, pairs: Path | None, notes: list[
 
     if pairs is not None:
         links = read_pairs(model, target, pairs, notes)
-    elif (found := target.links.get("test")) is not None and found.shape[0]:
-        links = found
+    elif (test_links := target.links.get("test")) is not None and test_links.shape[0]:
+        links = test_links
     else:
         raise DataError(Problem("--links", None, "the graph has no test links", "name your pairs: --links FILE.csv"))
     first = 0
@@ -107,12 +107,12 @@ def read_pairs(model: TrainedModel, target: Target, path: Path, notes: list[str]
         names = [*columns.values(), *([named] if named else [])]
         table = with_points(reader, reader.as_written(table, dict.fromkeys([*names, *kinds])), names, late=True)
         relations = _relations(reader, table, named, model)
-        found = [
+        ends = [
             _numbers(reader, table, columns[role], _kinds(reader, table, role, target, model, relations), target)
             for role in _ENDS
         ]
         notes += _noted(table, columns.values(), named if model.task.num_relations else None, model, target)
-    return torch.from_numpy(np.stack(found if relations is None else [found[0], relations, found[1]], 1))
+    return torch.from_numpy(np.stack(ends if relations is None else [ends[0], relations, ends[1]], 1))
 
 
 def _noted(table: SqlTable, ends: Iterable[str], named: str | None, model: TrainedModel, target: Target) -> list[str]:
@@ -214,8 +214,8 @@ def _kinds(
     end = trained[:, 0 if role == "source" else -1]
     by_relation = np.full(model.task.num_relations, -1, np.int64)
     for relation in range(model.task.num_relations):
-        found = torch.unique(of_vertices[end[trained[:, 1] == relation]])
-        by_relation[relation] = int(found[0]) if found.numel() == 1 else -1
+        kinds_of_end = torch.unique(of_vertices[end[trained[:, 1] == relation]])
+        by_relation[relation] = int(kinds_of_end[0]) if kinds_of_end.numel() == 1 else -1
     return np.asarray(by_relation[relations], np.int64)
 
 
@@ -238,10 +238,11 @@ def _numbers(reader: Engine, table: SqlTable, name: str, kinds: np.ndarray | Non
             f"SELECT id::VARCHAR AS value, vertex + {start} AS code FROM {parquet_file(ids.file(kind))}"
             for kind, start in zip(ids.names.types, ids.starts, strict=False)
         ]
-    found = [
-        _codes(reader, table, kept[text], reader.keep(one, table)) for text, one in zip(ids.texts, known, strict=True)
+    codes = [
+        _codes(reader, table, kept[text], reader.keep(column, table))
+        for text, column in zip(ids.texts, known, strict=True)
     ]
-    choices = np.stack(found, 1)
+    choices = np.stack(codes, 1)
     if kinds is not None:  # only the type that is known
         places = np.arange(choices.shape[1])
         choices = np.where((kinds[:, None] < 0) | (kinds[:, None] == places), choices, -1)

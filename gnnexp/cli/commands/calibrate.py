@@ -133,8 +133,8 @@ def measure(experiment: Experiment, extent: Extent, *, quick: bool) -> dict[str,
             outcome = launcher.launch(folder, experiment.hardware)
         if outcome.exit_code:
             raise RunError(f"calibration {outcome.status}: {outcome.message or outcome.reason}")
-        found: dict[str, Any] = json.loads((folder / FIGURES).read_text(encoding="utf-8"))
-        return found
+        figures: dict[str, Any] = json.loads((folder / FIGURES).read_text(encoding="utf-8"))
+        return figures
 
 
 def describe(measured: Mapping[str, Any], *, quick: bool) -> str:
@@ -177,13 +177,13 @@ def table_of(figures: Sequence[Measurement]) -> Table:
         ("figure", "median", "quartiles", "spread", "what"),
         (
             (
-                one.name,
-                f"{one.median:.4g}",
-                f"{one.low:.3g} to {one.high:.3g}",
-                f"{100 * one.spread:.0f} %",
-                UNITS[one.name],
+                figure.name,
+                f"{figure.median:.4g}",
+                f"{figure.low:.3g} to {figure.high:.3g}",
+                f"{100 * figure.spread:.0f} %",
+                UNITS[figure.name],
             )
-            for one in figures
+            for figure in figures
         ),
         "this machine, per rank, all ranks at once",
     )

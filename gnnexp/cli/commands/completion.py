@@ -55,7 +55,9 @@ def script(shell: str) -> str:
         name: [flag for names, _ in arguments for flag in names if flag.startswith("-")]
         for name, (_, _, _, arguments) in COMMANDS.items()
     }
-    cases = "\n".join(f'    {name}) options="{" ".join(["--help", *found])}";;' for name, found in flags.items())
+    cases = "\n".join(
+        f'    {name}) options="{" ".join(["--help", *flags_of_name])}";;' for name, flags_of_name in flags.items()
+    )
     return _SCRIPT.format(
         before=SHELLS[shell],
         commands=" ".join(COMMANDS),

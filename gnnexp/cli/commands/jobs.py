@@ -160,8 +160,8 @@ def _launcher(run_dir: Path) -> int:
         raise ConfigError(
             Problem("run", str(run_dir), "no process of this machine works on it", "gnnexp status shows how it ended")
         )
-    found = holder(run_dir)
-    if found is None:
+    process = holder(run_dir)
+    if process is None:
         raise ConfigError(
             Problem(
                 "run",
@@ -170,22 +170,22 @@ def _launcher(run_dir: Path) -> int:
                 "end that process yourself: it is a `gnnexp run`, `resume` or `sweep`",
             )
         )
-    if found.host != platform.node():
+    if process.host != platform.node():
         raise ConfigError(
             Problem(
                 "run",
                 str(run_dir),
-                f"process {found.pid} of {found.host} works on it",
-                f"gnnexp cancel {run_dir} on {found.host}",
+                f"process {process.pid} of {process.host} works on it",
+                f"gnnexp cancel {run_dir} on {process.host}",
             )
         )
-    if is_seen(found):
-        return found.pid
+    if is_seen(process):
+        return process.pid
     raise ConfigError(
         Problem(
             "run",
             str(run_dir),
-            f"process {found.pid}, which works on it, cannot be seen from here",
+            f"process {process.pid}, which works on it, cannot be seen from here",
             "try again: it may be ending; in a container, cancel the run there",
         )
     )

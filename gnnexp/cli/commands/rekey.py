@@ -26,17 +26,19 @@ def main(options: argparse.Namespace) -> Answer:
     )
     places = dict.fromkeys(run_dir for folder in folders for run_dir in sorted(run_dirs(folder, JOB_FILE)))
     outcomes = [_rekeyed(run_dir, write=not options.dry_run) for run_dir in places]
-    counted = Counter(one.why for one in outcomes)
-    console, current, kept = make_console(), counted.pop(CURRENT, 0), [one for one in outcomes if one.why]
+    counted = Counter(outcome.why for outcome in outcomes)
+    console, current, kept = make_console(), counted.pop(CURRENT, 0), [outcome for outcome in outcomes if outcome.why]
     done = "would get new keys" if options.dry_run else "have new keys"
     console.print(f"{counted.pop('', 0)} runs {done}, {current} have the keys of today already", soft_wrap=True)
     for why, number in counted.most_common():
         console.print(f"{number} keep their keys: {why}", soft_wrap=True)
     return Answer(
         {
-            "rekeyed": [str(one.run_dir) for one in outcomes if not one.why],
+            "rekeyed": [str(outcome.run_dir) for outcome in outcomes if not outcome.why],
             "current": current,
-            "kept": [{"run_dir": str(one.run_dir), "why": one.why} for one in kept if one.why != CURRENT],
+            "kept": [
+                {"run_dir": str(outcome.run_dir), "why": outcome.why} for outcome in kept if outcome.why != CURRENT
+            ],
         }
     )
 

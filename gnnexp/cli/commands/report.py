@@ -97,9 +97,9 @@ def compare_runs(names: Sequence[str]) -> TextTable:
         )
     ConfigError.raise_all(wrong)
     findings = Findings()
-    found = [findings.attempt(read_run, Path(name)) for name in names]
+    runs = [findings.attempt(read_run, Path(name)) for name in names]
     findings.raise_all()
-    return compare(*(run for run in found if run is not None))
+    return compare(*(run for run in runs if run is not None))
 
 
 def tell(console: Console, table: TextTable, name: str, out: Path | None, formats: Sequence[str]) -> Answer:
@@ -155,12 +155,12 @@ def _choose(names: Sequence[str], command: str) -> ReportSubject:
         ]
     )
     # A folder that contains runs stands for all of them.
-    found = [
+    runs = [
         run
         for path in paths
         for run in ([read_run(path)] if os.path.lexists(path / JOB_FILE) else _below(path, command))
     ]
-    return ReportSubject(paths[0].resolve().name, _each_once(found))
+    return ReportSubject(paths[0].resolve().name, _each_once(runs))
 
 
 def _not_run(command: str, typed: str, name: str) -> Problem:
@@ -205,7 +205,10 @@ def show(
     keys = row_keys(runs, choice.layout.rows)
     usual = [] if query or choice.layout.figures is not None else usual_figures(runs, keys)
     drawn, data = draw_all(choice.layout.figures or usual, runs, keys, folder, choice.name)
-    asked = [*choice.layout.columns.values(), *(metric for one in choice.layout.figures or () for metric in one.y)]
+    asked = [
+        *choice.layout.columns.values(),
+        *(metric for figure in choice.layout.figures or () for metric in figure.y),
+    ]
     slips = unrecorded(runs, asked)
     notes = [
         *(f"Warning: {slip}." for slip in slips),
@@ -260,7 +263,7 @@ def sync(console: Console, folders: Sequence[Path]) -> Answer:
             are delivered.
     """
     default = default_of("tracker")
-    found = [
+    deliveries = [
         (path, waits)
         for file, waits in ((JOB_FILE, _run_waits), (REPORT_FILE, _report_waits))
         for path in sorted({path for folder in folders for path in run_dirs(folder, file)})
@@ -275,7 +278,7 @@ def sync(console: Console, folders: Sequence[Path]) -> Answer:
                 raise TrackingError(why)
             seen.add(tracker.where())
 
-    for path, waits in found:
+    for path, waits in deliveries:
         try:
             if (deliver := waits(path, default, ready, patience)) is not None:
                 deliver()

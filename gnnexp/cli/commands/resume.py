@@ -99,7 +99,7 @@ def resume(
     check_job(run_dir, controller, job_ended=job_ended)
     reading = read(config)
     if problems := problems_of(reading):
-        if not all(one.key.startswith(CHANGEABLE) for one in reading.problems):
+        if not all(problem.key.startswith(CHANGEABLE) for problem in reading.problems):
             problems.append(
                 Problem(
                     "resume",
@@ -194,10 +194,10 @@ def _reopen(run_dir: Path, experiment: Experiment, console: Console, *, changed_
         )
     if prepared is not None:
         tell_preflight(prepared, console)
-    found, problems = latest_checkpoint(run_dir)
+    checkpoint, problems = latest_checkpoint(run_dir)
     for problem in problems:
         console.print(marked("cannot be used:", "yellow", f" {problem}"), soft_wrap=True)
-    place = "its start" if found is None else f"epoch {found.position.epoch}, step {found.position.step}"
+    place = "its start" if checkpoint is None else f"epoch {checkpoint.position.epoch}, step {checkpoint.position.step}"
     if isinstance(experiment.paradigm, External):
         place = experiment.paradigm.restart
     console.print(f"going on with {run_dir} from {place}", soft_wrap=True)

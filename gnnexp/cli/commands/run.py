@@ -24,8 +24,8 @@ def main(options: argparse.Namespace) -> Answer:
         raise ConfigError(
             [
                 Problem(name, "without -m", "is for several runs", "add -m, or leave it out")
-                for name, given in asked.items()
-                if given
+                for name, is_given in asked.items()
+                if is_given
             ]
         )
     if any(getattr(options, flag) for flag in ("cfg", "resolve", "package", "info", "shell_completion")):

@@ -42,8 +42,8 @@ def main(options: argparse.Namespace) -> Answer:
     composed = compose_all(sweep, options.config_dir, options.config_name)
     if options.print_script:
         cases = [
-            QueuedCase(sweep.name, sweep.command, one, CaseState(case.label))
-            for case, one in zip(sweep.cases, composed, strict=True)
+            QueuedCase(sweep.name, sweep.command, config, CaseState(case.label))
+            for case, config in zip(sweep.cases, composed, strict=True)
         ]
         return print_scripts(
             [
@@ -53,7 +53,7 @@ def main(options: argparse.Namespace) -> Answer:
             ]
         )
     with Launchers() as launchers:
-        labelled = [(case.label, one) for case, one in zip(sweep.cases, composed, strict=True)]
+        labelled = [(case.label, config) for case, config in zip(sweep.cases, composed, strict=True)]
         add_and_work(queue, labelled, options, launchers)
     return finish(queue, options)
 
@@ -73,7 +73,7 @@ def compose_all(sweep: Sweep, config_dir: str | None, config_name: str = PRIMARY
         except ProblemsError as error:
             for problem in error.problems:
                 wrong.setdefault(str(problem), []).append((case, problem))
-    problems = [_of_cases(found, len(sweep.cases)) for found in wrong.values()]
+    problems = [_of_cases(problem_set, len(sweep.cases)) for problem_set in wrong.values()]
     if not problems:
         problems = check_named(
             read_layout(sweep.report), {key for item in composed for key in known_keys(item)}, f"sweep {sweep.name}: "

@@ -56,10 +56,10 @@ def list_kinds(folders: ConfigFolders) -> Answer:
 
 def list_choices(group: str, folders: ConfigFolders) -> Answer:
     """The choices of a group. Each has the first comment of its file."""
-    own, found = product_folder("conf").resolve(), []
+    own, choices = product_folder("conf").resolve(), []
     for choice in sorted(folders.choices(group)):
         file = next(file for folder in folders.folders if (file := folder / group / f"{choice}.yaml").exists())
-        found.append(
+        choices.append(
             {
                 "name": choice,
                 "about": first_comment(file),
@@ -67,11 +67,12 @@ def list_choices(group: str, folders: ConfigFolders) -> Answer:
             }
         )
     rows = [
-        (one["name"], one["about"], *([one["file"]] if any(each["file"] for each in found) else [])) for one in found
+        (entry["name"], entry["about"], *([entry["file"]] if any(each["file"] for each in choices) else []))
+        for entry in choices
     ]
     header = (group, "what it is", "your file")[: len(rows[0]) if rows else 2]
     make_console().print(made_table(header, rows, f"choose one: {group}=NAME"))
-    return Answer({"group": group, "choices": found})
+    return Answer({"group": group, "choices": choices})
 
 
 def list_sweeps() -> Answer:

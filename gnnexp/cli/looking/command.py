@@ -67,7 +67,7 @@ def main(options: argparse.Namespace) -> Answer:
             else _whole(guess, chosen, Path(folder), options)
         )
     if options.save:
-        _save(Path(options.save), [one for one in document["run"] if one.startswith("dataset")])
+        _save(Path(options.save), [override for override in document["run"] if override.startswith("dataset")])
     return Answer(document)
 
 
@@ -111,7 +111,7 @@ def _of_sample(
     document = {
         "format": guess.format,
         "sampled": True,
-        **dict.fromkeys(one.name for one in fields(Facts)),
+        **dict.fromkeys(field.name for field in fields(Facts)),
         **document_of_sample(facts, sample),
         "may_be_classes": dict(guess.classes),
         **_to_run([*chosen, *advised_by_sample(facts)]),
@@ -187,11 +187,11 @@ def _differ_in_scale(graph: Graph) -> bool:
 
 def surprises(facts: Facts) -> list[str]:
     """What a user may not expect of the graph, and what gnnexp does with it."""
-    found = []
+    texts = []
 
     def note(count: float, text: str) -> None:
         if count:
-            found.append(text)
+            texts.append(text)
 
     note(
         facts.duplicates,
@@ -232,7 +232,7 @@ def surprises(facts: Facts) -> list[str]:
         facts.components > 1,
         f"{facts.components:,} components; the largest has {facts.largest_component:.1%} of the vertices",
     )
-    return found
+    return texts
 
 
 def _typed(override: str) -> str:

@@ -83,7 +83,7 @@ def show_classes(console: Console, document: Mapping[str, Any]) -> None:
         return
     sizes = document["classes"]
     names = document["names"].get("classes") or [str(number) for number in range(len(sizes))]
-    order = sorted(zip(names, sizes, strict=True), key=lambda one: -one[1])
+    order = sorted(zip(names, sizes, strict=True), key=lambda pair: -pair[1])
     more = f", and {len(order) - _MOST} more" if len(order) > _MOST else ""
     console.print(
         ("classes in the sample: " if document["sampled"] else "classes: ")

@@ -236,7 +236,7 @@ def write_job(run_dir: Path, config: Resolved, prepared: RunArtifacts | None, pr
     partition, parts, presample = (
         None if folder is None else str(folder) for folder in (prepared.partition, prepared.parts, prepared.presample)
     )
-    found = {} if prepared.partition is None else read_quality(prepared.partition)
+    quality = {} if prepared.partition is None else read_quality(prepared.partition)
     write_json(
         run_dir / "job.json",
         {
@@ -244,7 +244,7 @@ def write_job(run_dir: Path, config: Resolved, prepared: RunArtifacts | None, pr
             "config": config.mapping,
             "graph": str(prepared.folder),
             "partition": partition,
-            "quality": found,
+            "quality": quality,
             "facts": asdict(prepared.facts),
             "plan": prepared.plan.digest,
             "parts": parts,

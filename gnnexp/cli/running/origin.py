@@ -40,12 +40,12 @@ def with_origin(options: argparse.Namespace) -> argparse.Namespace:
     run_dir = _run_dir(options.origin)
     job = _job(run_dir, trust=options.trust)
     recorded = _typed(job["provenance"], options.config_dir) or _resolved(job)
-    made = argparse.Namespace(**{**vars(options), **recorded, "origin": None, "trust": False})
+    again = argparse.Namespace(**{**vars(options), **recorded, "origin": None, "trust": False})
     other_data = any(line.lstrip("+~").partition("=")[0].partition(".")[0] == "dataset" for line in options.overrides)
-    for line in _differences(run_dir, job, made, other_data=other_data):
+    for line in _differences(run_dir, job, again, other_data=other_data):
         print(f"gnnexp: {run_dir}: {line}", file=sys.stderr)
-    made.overrides = list(last_of_each_key([*made.overrides, *options.overrides]))
-    return made
+    again.overrides = list(last_of_each_key([*again.overrides, *options.overrides]))
+    return again
 
 
 def _run_dir(word: str) -> Path:
@@ -89,13 +89,13 @@ def _typed(provenance: Mapping[str, Any], config_dir: str | None) -> dict[str, A
     words = words[words.index("gnnexp") + 1 :] if "gnnexp" in words else []
     if imported_from(provenance) or words[:1] != ["run"]:
         return {}
-    found, rest = make_parser().parse_known_args(words)
+    typed, rest = make_parser().parse_known_args(words)
     if any(word.startswith("-") for word in rest):
         return {}
-    folder = config_dir or found.config_dir
+    folder = config_dir or typed.config_dir
     if folder and not config_dir and not os.path.isdir(folder):  # noqa: PTH112  `~` is Hydra's
-        there = Path(str(provenance.get("cwd") or ""), folder)
-        if not there.is_dir():
+        absolute = Path(str(provenance.get("cwd") or ""), folder)
+        if not absolute.is_dir():
             raise ConfigError(
                 Problem(
                     "--config-dir",
@@ -104,8 +104,8 @@ def _typed(provenance: Mapping[str, Any], config_dir: str | None) -> dict[str, A
                     "name the folder of today: --config-dir DIR",
                 )
             )
-        folder = str(there)
-    return {"overrides": [*found.overrides, *rest], "config_dir": folder, "config_name": found.config_name}
+        folder = str(absolute)
+    return {"overrides": [*typed.overrides, *rest], "config_dir": folder, "config_name": typed.config_name}
 
 
 def _resolved(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,7 +137,9 @@ def _changes(wanted: Mapping[str, Any], base: Mapping[str, Any], prefix: str = "
         yield from (f"~{prefix}{key}" for key in base if key not in wanted)
 
 
-def _differences(run_dir: Path, job: Mapping[str, Any], made: argparse.Namespace, *, other_data: bool) -> Iterator[str]:
+def _differences(
+    run_dir: Path, job: Mapping[str, Any], again: argparse.Namespace, *, other_data: bool
+) -> Iterator[str]:
     """What may make the run another one today: its code, the YAML files, its data, and the places that it names.
 
     With `other_data`, the user has asked for other data.
@@ -151,7 +153,7 @@ def _differences(run_dir: Path, job: Mapping[str, Any], made: argparse.Namespace
 
     provenance = job["provenance"]
     try:
-        config = compose(made.overrides, made.config_dir, made.config_name).config
+        config = compose(again.overrides, again.config_dir, again.config_name).config
         before, now = own_of(provenance.get("code")), code_of_config(config).own
     except GnnexpError:  # the run itself reports this
         return

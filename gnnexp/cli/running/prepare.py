@@ -128,11 +128,11 @@ def checked(overrides: Sequence[str], config_dir: str | None, config_name: str =
     Raises:
         ConfigError: the configuration has mistakes; all of them are reported.
     """
-    made = draft(overrides, config_dir, config_name)
-    problems, dataset = _found(made, lambda reading: True)
+    drafted = draft(overrides, config_dir, config_name)
+    problems, dataset = _found(drafted, lambda reading: True)
     ConfigError.raise_all(problems)
-    assert made.composed is not None
-    return _named(made.composed, dataset)
+    assert drafted.composed is not None
+    return _named(drafted.composed, dataset)
 
 
 def shown(overrides: Sequence[str], config_dir: str | None, config_name: str = PRIMARY) -> ComposedConfig:
@@ -143,24 +143,26 @@ def shown(overrides: Sequence[str], config_dir: str | None, config_name: str = P
     Raises:
         ConfigError: `checked` would report the same problems.
     """
-    made = draft(overrides, config_dir, config_name)
-    open_keys = {problem.key for problem in made.problems if problem.value == "???"}
-    problems, _ = _found(made, lambda reading: isinstance(reading.launcher, LocalLauncher))
-    ConfigError.raise_all([one for one in problems if one.value != "???" and one.key not in open_keys])
-    assert made.composed is not None
-    return made.composed
+    drafted = draft(overrides, config_dir, config_name)
+    open_keys = {problem.key for problem in drafted.problems if problem.value == "???"}
+    problems, _ = _found(drafted, lambda reading: isinstance(reading.launcher, LocalLauncher))
+    ConfigError.raise_all(
+        [open_problem for open_problem in problems if open_problem.value != "???" and open_problem.key not in open_keys]
+    )
+    assert drafted.composed is not None
+    return drafted.composed
 
 
-def _found(made: Draft, is_for_here: Callable[[Reading], bool]) -> tuple[list[Problem], Dataset | None]:
+def _found(drafted: Draft, is_for_here: Callable[[Reading], bool]) -> tuple[list[Problem], Dataset | None]:
     """All problems of a draft, and its dataset; those of this machine only if the run would be here."""
-    problems = list(made.problems)
-    if made.composed is None:
+    problems = list(drafted.problems)
+    if drafted.composed is None:
         return problems, None
-    reading = read(made.composed.config, known=problems, unsure=made.unsure)
+    reading = read(drafted.composed.config, known=problems, unsure=drafted.unsure)
     problems += [
         *reading.problems,
-        *check_run_dir(made.composed.run_dir),
-        *(_as_typed(_machine_problems(reading), made.composed) if is_for_here(reading) else []),
+        *check_run_dir(drafted.composed.run_dir),
+        *(_as_typed(_machine_problems(reading), drafted.composed) if is_for_here(reading) else []),
     ]
     if problems:
         problems += _data_problems(reading, problems)
@@ -222,13 +224,13 @@ def inputs_of(experiment: Experiment) -> dict[str, str]:
     Raises:
         ConfigError, DataError: the file is missing or damaged.
     """
-    found = {}
+    digests = {}
     if experiment.partitioner.reads_file:
         options = json.dumps(experiment.partitioner.options(), sort_keys=True)
-        found["partitioner"] = hashlib.sha256(options.encode()).hexdigest()[:16]
+        digests["partitioner"] = hashlib.sha256(options.encode()).hexdigest()[:16]
     if files := experiment.paradigm.own_files():
-        found["paradigm.command"] = digest_of_all(digests_of(files))
-    return found
+        digests["paradigm.command"] = digest_of_all(digests_of(files))
+    return digests
 
 
 def prepare(experiment: Experiment, run_dir: Path) -> RunArtifacts:
@@ -277,13 +279,13 @@ def _placed(experiment: Experiment, prepared: RunArtifacts) -> RunArtifacts:
     """`prepared` with presampled epochs, the partition and its parts, as far as the plan needs them."""
     store, graph, key, plan = experiment.feature_store, prepared.graph, prepared.key, prepared.plan
     presample = partition = parts = None
-    found: dict[Path, Presample] = {}
+    counts_of: dict[Path, Presample] = {}
     if store.presampled_epochs:
         counts, presample = prepare_presample(experiment, graph, key, store.presampled_epochs, cache_root())
-        found[presample] = counts
+        counts_of[presample] = counts
     if plan.num_parts is not None:
         partition, sampled = prepare_owners(experiment, graph, key, plan.num_parts)
-        found |= sampled
+        counts_of |= sampled
     if partition is not None and plan.works_on_parts:
         owners = open_partition(partition, graph=graph)
         parts = prepare_parts(graph, owners, partition, cache_root(), full_neighbors=plan.full_neighbors)[1]
@@ -292,7 +294,7 @@ def _placed(experiment: Experiment, prepared: RunArtifacts) -> RunArtifacts:
         partition=partition,
         presample=presample,
         parts=parts,
-        presampled=tuple(describe_counts(*item) for item in found.items()),
+        presampled=tuple(describe_counts(*item) for item in counts_of.items()),
     )
 
 

@@ -38,7 +38,7 @@ def make_provenance(
         "result_version": RESULT_VERSION,
         "code": code.to_json(),
         "inputs": inputs,
-        "repositories": [asdict(one) for one in repositories(_own_places(composed, experiment))],
+        "repositories": [asdict(repository) for repository in repositories(_own_places(composed, experiment))],
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
         "code_version": code_version(),
         "argv": sys.argv,

@@ -71,16 +71,16 @@ def add_and_work(
     """Plan more cases, show the plan, and run the remaining ones. A case with mistakes has failed."""
     sweep, first = queue.sweep, len(queue.states)
     cases = [
-        QueuedCase(sweep.name, sweep.command, one, CaseState(label))
-        for label, one in labelled
-        if isinstance(one, ComposedConfig)
+        QueuedCase(sweep.name, sweep.command, config, CaseState(label))
+        for label, config in labelled
+        if isinstance(config, ComposedConfig)
     ]
     executor = _executor(queue, cases, options.jobs, launchers)
     cases = planned(cases, queue.looking)
     coming = iter(cases)
-    for label, one in labelled:
-        if isinstance(one, ProblemsError):
-            queue.states.append(_wrong(CaseState(label), one))
+    for label, config in labelled:
+        if isinstance(config, ProblemsError):
+            queue.states.append(_wrong(CaseState(label), config))
         else:
             queue.add(_with_room(next(coming)))
         queue.refused += queue.states[-1].status == "failed" and not queue.states[-1].run_dir
@@ -110,7 +110,7 @@ def _executor(queue: Queue, cases: Sequence[QueuedCase], jobs: int, launchers: L
     """
     experiments = [case.experiment for case in cases]
     queue.looking = replace(queue.looking, node=this_node())
-    if all(submits(one) for one in experiments):
+    if all(submits(experiment) for experiment in experiments):
         return ArrayExecutor(launchers, queue.console)
     if jobs == 1:
         return OneByOne(launchers, queue.console)
@@ -131,9 +131,9 @@ def finish(queue: Queue, options: argparse.Namespace) -> Answer:
         {"label": state.label, "state": _standing(state), "run_dir": state.run_dir, "reason": state.reason}
         for state in states
     ]
-    found = {"sweep": sweep.name, "cases": cases}
+    document = {"sweep": sweep.name, "cases": cases}
     if options.dry_run:
-        return Answer(found, 2 if queue.refused else 0)
+        return Answer(document, 2 if queue.refused else 0)
     counted = Counter(state.status for state in states)
     console.print(", ".join(f"{count} {status}" for status, count in counted.items()))
     for where, count in waiting_for_store(queue).items():
@@ -147,12 +147,12 @@ def finish(queue: Queue, options: argparse.Namespace) -> Answer:
         )
     if counted["submitted"]:
         console.print(f"when the jobs have ended: {sweep.command}, runs the remaining cases, and makes the report")
-        return Answer(found)
+        return Answer(document)
     report = show(
         console, of_sweep(sweep.name, ran_here(content_of(sweep, states))), Path(options.out) if options.out else None
     )
     done = counted["finished"] + counted["finished before"] == len(states)
-    return Answer({**found, "report": report.document}, 130 if counted["interrupted"] else 0 if done else 1)
+    return Answer({**document, "report": report.document}, 130 if counted["interrupted"] else 0 if done else 1)
 
 
 def waiting_for_store(queue: Queue) -> Counter[str]:

@@ -100,12 +100,12 @@ def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) 
         for combination in itertools.product(*axes, *case, *more):
             lines = last_of_each_key(combination)
             expanded.setdefault(lines, Case("", lines))
-    found = label_cases(_seed_by_seed(list(expanded)))
+    labelled = label_cases(_seed_by_seed(list(expanded)))
     name = f"{name}_full" if full else name
     return Sweep(
         name,
         content.get("description", ""),
-        tuple(found),
+        tuple(labelled),
         content.get("report", {}),
         tune=content.get("tune", {}),
         notes=notes,
@@ -120,7 +120,7 @@ def _with_what_is_installed(content: dict[str, Any]) -> tuple[dict[str, Any], tu
             continue
         for line, instead in changes.items():
             key, _, value = line.partition("=")
-            axes[key] = [instead.partition("=")[2] if text_of(one) == value else one for one in axes[key]]
+            axes[key] = [instead.partition("=")[2] if text_of(choice) == value else choice for choice in axes[key]]
             how = install_command(package)
             notes.append(f"{package} is not installed ({how}): {instead} takes the place of {line}.")
     return {**content, "axes": axes}, tuple(notes)

@@ -176,7 +176,7 @@ def known_runs(keys: Collection[str], looking: ReuseRules) -> dict[str, list[Exi
 
 def older_runs(keys: Collection[str], cases: Sequence[QueuedCase], looking: ReuseRules) -> dict[str, list[ExistingRun]]:
     """Finished runs of gnnexp 0.1 that would have one of these keys of `cases` today, the latest last."""
-    found: dict[str, list[ExistingRun]] = {}
+    by_key: dict[str, list[ExistingRun]] = {}
     datasets = {case.experiment.config.group("dataset").text(): case.experiment.dataset for case in cases}
     named = {target for case in cases for target in targets_of_results(case.composed.config)}
     for path, job in _jobs(looking) if keys else ():
@@ -197,8 +197,8 @@ def older_runs(keys: Collection[str], cases: Sequence[QueuedCase], looking: Reus
                     imported=imported_from(provenance),
                     release=version_in_words(provenance),
                 )
-                found.setdefault(key, []).append(known)
-    return found
+                by_key.setdefault(key, []).append(known)
+    return by_key
 
 
 def _jobs(looking: ReuseRules, word: str = "") -> Iterator[tuple[Path, Mapping[str, Any]]]:

@@ -240,10 +240,10 @@ def _first_value(override: Override, folders: ConfigFolders) -> list[str]:
     pattern: object = override.value()
     if isinstance(pattern, Glob):
         known = sorted(folders.choices(str(override.key_or_group)))
-        if not (found := pattern.filter(known)):
+        if not (choices := pattern.filter(known)):
             line = str(override.input_line)
             raise ConfigError(Problem(line, line, one_of(known), "give a pattern that fits one of them"))
-        return [f"{override.get_key_element()}={found[0]}"]
+        return [f"{override.get_key_element()}={choices[0]}"]
     if override.is_discrete_sweep():
         return [f"{override.get_key_element()}={next(iter(override.sweep_string_iterator()))}"]
     return []

@@ -118,8 +118,8 @@ def cancel_sweep(sweep: str, *, trust: bool = False) -> list[str]:
             "would stop the processes or jobs that it names",
             f"its owner can cancel them; if you know them: gnnexp cancel --trust {sweep}",
         )
-    found = processes_of(sweep)
-    here = [process for process in found if is_seen(process)]
+    processes = processes_of(sweep)
+    here = [process for process in processes if is_seen(process)]
     for process in here:
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGTERM)
@@ -127,7 +127,7 @@ def cancel_sweep(sweep: str, *, trust: bool = False) -> list[str]:
     done += _cancelled(live, alone=not here)
     problems = [
         Problem("sweep", sweep, f"process {process.pid} of {process.host} works on it", f"gnnexp cancel {sweep} there")
-        for process in found
+        for process in processes
         if process not in here
     ]
     if not done and not problems:

@@ -75,9 +75,9 @@ def make_slots(num_cases: int, experiments: Sequence[Experiment]) -> list[Slot]:
         ConfigError: the ranks of that many of the `experiments` need more cores or GPUs than the machine has.
     """
     cores, gpus = cores_by_threads()[: this_node().cores], visible_gpus()
-    local = [one.hardware for one in experiments if isinstance(one.launcher, LocalLauncher)]
-    ranks = max((one.workers for one in local), default=1)
-    on_gpus = max((one.workers for one in local if gpus and one.device != "cpu"), default=0)
+    local = [experiment.hardware for experiment in experiments if isinstance(experiment.launcher, LocalLauncher)]
+    ranks = max((hardware.workers for hardware in local), default=1)
+    on_gpus = max((hardware.workers for hardware in local if gpus and hardware.device != "cpu"), default=0)
     ConfigError.raise_all(_short(num_cases, ranks, len(cores), "cores") + _short(num_cases, on_gpus, len(gpus), "GPUs"))
     each, cards = len(cores) // num_cases, len(gpus) // num_cases
     return [
@@ -86,18 +86,18 @@ def make_slots(num_cases: int, experiments: Sequence[Experiment]) -> list[Slot]:
     ]
 
 
-def _short(num_cases: int, ranks: int, there: int, what: str) -> list[Problem]:
+def _short(num_cases: int, ranks: int, available: int, what: str) -> list[Problem]:
     """A problem if there are fewer of `what` than ranks."""
-    if (needed := num_cases * ranks) <= there:
+    if (needed := num_cases * ranks) <= available:
         return []
-    fewer = f", or hardware.workers={there // num_cases}" if there >= num_cases else ""
+    fewer = f", or hardware.workers={available // num_cases}" if available >= num_cases else ""
     return [
         Problem(
             "--jobs",
             num_cases,
             f"{num_cases} cases with {ranks} rank{'s' if ranks > 1 else ''} each need "
-            f"{needed} {what} of their own, and this machine has {there}",
-            f"--jobs {max(1, there // ranks)}{fewer}",
+            f"{needed} {what} of their own, and this machine has {available}",
+            f"--jobs {max(1, available // ranks)}{fewer}",
         )
     ]
 
@@ -142,11 +142,11 @@ class _Child:
 
     def state(self) -> CaseState:
         """The state of the case after its process is over."""
-        found, code = json.loads(self.file.read_text(encoding="utf-8")), self.process.returncode
+        content, code = json.loads(self.file.read_text(encoding="utf-8")), self.process.returncode
         self.file.unlink()
         remove_unfinished(self.file)
-        if "status" in found:
-            return CaseState(**found)
+        if "status" in content:
+            return CaseState(**content)
         if code in _ASKED:
             return replace(self.case.state, status="interrupted", reason="interrupted before its ranks were started")
         how = f"ended with {code}" if code != -signal.SIGKILL else "was killed, or was frozen and then killed"
@@ -229,9 +229,9 @@ def _started(case: QueuedCase, slot: Slot, file: Path) -> _Child:
 def main(file: Path) -> int:
     """Run the case that `file` describes. This process dies with the sweep, as ranks do."""
     die_with_parent()
-    found = json.loads(file.read_text(encoding="utf-8"))
-    composed = composed_from_json(found["composed"])
-    case = QueuedCase(found["sweep"], found["command"], composed, CaseState(**found["state"]))
+    request = json.loads(file.read_text(encoding="utf-8"))
+    composed = composed_from_json(request["composed"])
+    case = QueuedCase(request["sweep"], request["command"], composed, CaseState(**request["state"]))
 
     def run() -> int:
         with Launchers() as launchers:

@@ -50,30 +50,30 @@ def check_chooser(sweep: str, tuning: Tuning) -> bool:
     """
     file = _file(sweep, tuning)
     try:
-        found = parse_json(read_limited(file, SMALL_BYTES))
+        recorded = parse_json(read_limited(file, SMALL_BYTES))
     except FileNotFoundError:
         return False
     except (OSError, ValueError) as error:
         raise _damaged(file, str(error)) from None
     now = chooser()
-    if not isinstance(found, dict) or not found.keys() >= now.keys():
-        raise _damaged(file, str(found)[:80])
-    if found["optuna"] != now["optuna"]:
+    if not isinstance(recorded, dict) or not recorded.keys() >= now.keys():
+        raise _damaged(file, str(recorded)[:80])
+    if recorded["optuna"] != now["optuna"]:
         raise ConfigError(
             Problem(
                 "optuna",
                 now["optuna"],
-                f"the search of {sweep} was begun with Optuna {found['optuna']}, and another "
+                f"the search of {sweep} was begun with Optuna {recorded['optuna']}, and another "
                 "version chooses other trials",
-                f"pip install 'optuna=={found['optuna']}' to go on; or make all trials again with --rerun",
+                f"pip install 'optuna=={recorded['optuna']}' to go on; or make all trials again with --rerun",
             )
         )
-    if found["sampler"] != now["sampler"]:
+    if recorded["sampler"] != now["sampler"]:
         raise ConfigError(
             Problem(
                 "tune",
                 now["sampler"],
-                f"the search of {sweep} was begun with {found['sampler']}, which chooses other trials",
+                f"the search of {sweep} was begun with {recorded['sampler']}, which chooses other trials",
                 "use the gnnexp that began it, or make all trials again with --rerun",
             )
         )

@@ -45,7 +45,7 @@ def main(options: argparse.Namespace) -> Answer:
         note_chooser(sweep.name, tuning)
     with Launchers() as launchers:
         while batch := _asked(systems, tuning.batch):
-            queue.to_come = sum(one.to_come(sum(system is one for system, _ in batch)) for one in systems)
+            queue.to_come = sum(member.to_come(sum(system is member for system, _ in batch)) for member in systems)
             _try(queue, batch, options, launchers)
             if any(state.status == "interrupted" for state in queue.states):
                 break
@@ -86,7 +86,7 @@ def _planned(sweep: Sweep, options: argparse.Namespace) -> tuple[Tuning, list[Sy
     groups = _by_seed(sweep)
     composed: list[ComposedConfig] = []
     for case, members in groups:
-        found, wrong = _compose_ends(members[0], tuning, options)
+        ends, wrong = _compose_ends(members[0], tuning, options)
         if tuning.pruner != "none" and len(members) > 1:
             wrong.append(
                 Problem(
@@ -97,14 +97,14 @@ def _planned(sweep: Sweep, options: argparse.Namespace) -> tuple[Tuning, list[Sy
                     "pruner: none, or one seed",
                 )
             )
-        composed += found[:1]
-        problems += [replace(one, key=f"[{case.label}] {one.key}") for one in wrong]
+        composed += ends[:1]
+        problems += [replace(problem, key=f"[{case.label}] {problem.key}") for problem in wrong]
     ConfigError.raise_all(unique(problems))
     names = _names(composed)
     problems += [
         problem
-        for name, one in zip(names, composed, strict=True)
-        for problem in _check_preset(name, one, tuning, options)
+        for name, config in zip(names, composed, strict=True)
+        for problem in _check_preset(name, config, tuning, options)
     ]
     rows = list(
         dict.fromkeys(
@@ -116,7 +116,7 @@ def _planned(sweep: Sweep, options: argparse.Namespace) -> tuple[Tuning, list[Sy
         )
     )
     report = {**sweep.report, "rows": rows}
-    known = {key for one in composed for key in known_keys(one)}
+    known = {key for config in composed for key in known_keys(config)}
     ConfigError.raise_all([*problems, *check_named(read_layout(report), known, f"sweep {sweep.name}: ")])
     systems = [
         System(name, case.label, members, tuning, Search(tuning))
@@ -137,9 +137,12 @@ def _compose_ends(
     lines: Sequence[str], tuning: Tuning, options: argparse.Namespace
 ) -> tuple[list[ComposedConfig], list[Problem]]:
     """The configurations with the ends of every distribution, one after another, and what is wrong with them."""
-    first = {one.key: one.ends[0] for one in tuning.distributions}
-    points = [first, *({**first, one.key: end} for one in tuning.distributions for end in one.ends[1:])]
-    found, problems = [], list[Problem]()
+    first = {distribution.key: distribution.ends[0] for distribution in tuning.distributions}
+    points = [
+        first,
+        *({**first, distribution.key: end} for distribution in tuning.distributions for end in distribution.ends[1:]),
+    ]
+    configs, problems = [], list[Problem]()
     for point in points:
         try:
             composed = checked(
@@ -148,9 +151,9 @@ def _compose_ends(
         except ProblemsError as error:
             problems += error.problems
             continue
-        found.append(composed)
+        configs.append(composed)
         problems += _check_goal(experiment_of(composed.config), tuning)
-    return found, unique(problems)
+    return configs, unique(problems)
 
 
 def _check_goal(experiment: Experiment, tuning: Tuning) -> list[Problem]:
@@ -219,10 +222,10 @@ def _try(
     for system, asked in batch:
         end = place + len(system.cases)
         states = queue.states[first + place : first + end]
-        system.note(asked, [one for _, one in labelled[place:end]], states)
+        system.note(asked, [state for _, state in labelled[place:end]], states)
         if system.pruned(asked):
             queue.states[first + place : first + end] = [
-                replace(one, reason=f"pruned: {one.run_dir}") for one in states
+                replace(state, reason=f"pruned: {state.run_dir}") for state in states
             ]
         place = end
 
@@ -252,7 +255,7 @@ def _tell_unknown(queue: Queue) -> None:
 # --- after the last trial --------------------------------------------------------------------------------------------
 def _finished(queue: Queue, systems: Sequence[System], options: argparse.Namespace, answer: Answer) -> Answer:
     """Write the presets of systems that have used their budget, and show them."""
-    rows, found = [], []
+    rows, documents = [], []
     for system in systems:
         best = None if system.stopped else system.best
         file = None if best is None else _written(queue, system, best, options)
@@ -267,7 +270,7 @@ def _finished(queue: Queue, systems: Sequence[System], options: argparse.Namespa
                 str(file or why),
             )
         )
-        found.append(
+        documents.append(
             {
                 "system": system.name,
                 "trials": len(system.trials),
@@ -282,10 +285,10 @@ def _finished(queue: Queue, systems: Sequence[System], options: argparse.Namespa
     header = ("system", "trials", "pruned", "seconds", f"best {systems[0].tuning.objective}", "preset")
     queue.console.print(made_table(header, rows, "tuned"))
     queue.console.print(queue.sweep.notes[0], soft_wrap=True)
-    document = {**(answer.document if isinstance(answer.document, dict) else {}), "systems": found}
+    document = {**(answer.document if isinstance(answer.document, dict) else {}), "systems": documents}
     waits = {"submitted": 0, "interrupted": 130}
     code = next((waits[state.status] for state in queue.states if state.status in waits), None)
-    return Answer(document, code if code is not None else int(any(one["preset"] is None for one in found)))
+    return Answer(document, code if code is not None else int(any(row["preset"] is None for row in documents)))
 
 
 def _written(queue: Queue, system: System, best: Trial, options: argparse.Namespace) -> Path:

@@ -99,12 +99,12 @@ def read_tuning(section: Mapping[str, Any], where: str = "tune") -> tuple[Tuning
         section: content of the section.
         where: name of the section in problems.
     """
-    given = {str(key): value for key, value in section.items()}
-    problems = check_keys(where, given, {**parameters_of_dataclass(Tuning), **_DISTRIBUTIONS})
+    options = {str(key): value for key, value in section.items()}
+    problems = check_keys(where, options, {**parameters_of_dataclass(Tuning), **_DISTRIBUTIONS})
     wrong = {problem.key.removeprefix(f"{where}.") for problem in problems}
-    good = {key: value for key, value in given.items() if key not in wrong}
+    good = {key: value for key, value in options.items() if key not in wrong}
     ranges = good.pop("distributions", {})
-    found, more = _distributions(ranges, f"{where}.distributions")
+    distributions, more = _distributions(ranges, f"{where}.distributions")
     if not ranges and "distributions" not in wrong:
         more.append(
             Problem(
@@ -115,32 +115,32 @@ def read_tuning(section: Mapping[str, Any], where: str = "tune") -> tuple[Tuning
             )
         )
     problems += [*more, *_check_numbers(good, where), *_check_goal(good, wrong, where), *_check_pruner(good, where)]
-    return Tuning(tuple(found), **good), problems
+    return Tuning(tuple(distributions), **good), problems
 
 
-def _check_numbers(given: Mapping[str, Any], where: str) -> list[Problem]:
+def _check_numbers(options: Mapping[str, Any], where: str) -> list[Problem]:
     """Problems of numbers that are too small or too large."""
     most = {"trials": MOST_TRIALS, "batch": MOST_TRIALS}
     problems = [
-        Problem(f"{where}.{key}", given[key], f"must be 1 to {largest}", f"{key}: 4")
+        Problem(f"{where}.{key}", options[key], f"must be 1 to {largest}", f"{key}: 4")
         for key, largest in most.items()
-        if given.get(key) is not None and not 1 <= given[key] <= largest
+        if options.get(key) is not None and not 1 <= options[key] <= largest
     ]
-    if given.get("seconds") is not None and not 0 < given["seconds"] < math.inf:
-        problems.append(Problem(f"{where}.seconds", given["seconds"], "must be larger than 0", "seconds: 600"))
-    if given.get("warmup") is not None and given["warmup"] < 0:
-        problems.append(Problem(f"{where}.warmup", given["warmup"], "must be 0 or more", "warmup: 1"))
-    if given.get("seed") is not None and not 0 <= given["seed"] < 2**32:
-        problems.append(Problem(f"{where}.seed", given["seed"], "must be 0 to 2^32 - 1", "seed: 0"))
+    if options.get("seconds") is not None and not 0 < options["seconds"] < math.inf:
+        problems.append(Problem(f"{where}.seconds", options["seconds"], "must be larger than 0", "seconds: 600"))
+    if options.get("warmup") is not None and options["warmup"] < 0:
+        problems.append(Problem(f"{where}.warmup", options["warmup"], "must be 0 or more", "warmup: 1"))
+    if options.get("seed") is not None and not 0 <= options["seed"] < 2**32:
+        problems.append(Problem(f"{where}.seed", options["seed"], "must be 0 to 2^32 - 1", "seed: 0"))
     return problems
 
 
-def _check_goal(given: Mapping[str, Any], wrong: set[str], where: str) -> list[Problem]:
+def _check_goal(options: Mapping[str, Any], wrong: set[str], where: str) -> list[Problem]:
     """Problems of the budget and of the target."""
     problems = []
-    if given.get("trials") is None and given.get("seconds") is None and not wrong & {"trials", "seconds"}:
+    if options.get("trials") is None and options.get("seconds") is None and not wrong & {"trials", "seconds"}:
         problems.append(Problem(f"{where}.trials", None, "a budget is needed: trials, seconds or both", "trials: 12"))
-    needs, target = given.get("objective") == "time_to_target", given.get("target")
+    needs, target = options.get("objective") == "time_to_target", options.get("target")
     if needs and "target" not in wrong and (target is None or not math.isfinite(target)):
         problems.append(
             Problem(f"{where}.target", target, "time_to_target needs the validation metric to reach", "target: 0.9")
@@ -157,10 +157,10 @@ def _check_goal(given: Mapping[str, Any], wrong: set[str], where: str) -> list[P
     return problems
 
 
-def _check_pruner(given: Mapping[str, Any], where: str) -> list[Problem]:
+def _check_pruner(options: Mapping[str, Any], where: str) -> list[Problem]:
     """Problems of pruning with the other keys."""
-    pruned, problems = given.get("pruner") == "median", []
-    if pruned and given.get("objective") == "time_to_target":
+    pruned, problems = options.get("pruner") == "median", []
+    if pruned and options.get("objective") == "time_to_target":
         problems.append(
             Problem(
                 f"{where}.pruner",
@@ -170,25 +170,25 @@ def _check_pruner(given: Mapping[str, Any], where: str) -> list[Problem]:
                 "pruner: none",
             )
         )
-    if not pruned and "warmup" in given:
-        problems.append(Problem(f"{where}.warmup", given["warmup"], "only pruner: median has it", "leave it out"))
+    if not pruned and "warmup" in options:
+        problems.append(Problem(f"{where}.warmup", options["warmup"], "only pruner: median has it", "leave it out"))
     return problems
 
 
-def _distributions(given: Mapping[object, Any], where: str) -> tuple[list[Distribution], list[Problem]]:
-    found, problems = [], list[Problem]()
-    for key, node in given.items():
+def _distributions(nodes: Mapping[object, Any], where: str) -> tuple[list[Distribution], list[Problem]]:
+    distributions, problems = [], list[Problem]()
+    for key, node in nodes.items():
         place = f"{where}.{key}"
         if not isinstance(node, Mapping):
             problems.append(Problem(place, node, f"must be {_EXAMPLES}", f"{key}: {_EXAMPLES}"))
             continue
         wrong = check_keys(place, {str(name): value for name, value in node.items()}, _RANGE)
-        one = None if wrong else _distribution(str(key), node)
-        if isinstance(one, Distribution):
-            found.append(one)
+        distribution = None if wrong else _distribution(str(key), node)
+        if isinstance(distribution, Distribution):
+            distributions.append(distribution)
         else:
-            problems += wrong or [Problem(place, dict(node), str(one), f"{key}: {_EXAMPLES}")]
-    return found, problems
+            problems += wrong or [Problem(place, dict(node), str(distribution), f"{key}: {_EXAMPLES}")]
+    return distributions, problems
 
 
 def _distribution(key: str, node: Mapping[Any, Any]) -> Distribution | str:

@@ -136,10 +136,10 @@ def check_preset(preset: Preset, composed: ComposedConfig) -> list[Problem]:
         write_preset(preset, folder)
         folders = replace(composed.folders, folders=(folder.resolve(), *composed.folders.folders))
         try:
-            made = composition(folders, [*preset.rest, f"{GROUP}={preset.name}"], final=True).config
+            again = composition(folders, [*preset.rest, f"{GROUP}={preset.name}"], final=True).config
         except ConfigError as error:
             return list(error.problems)
-    meant, found = _leaves(composed.config), _leaves(made)
+    meant, recomposed = _leaves(composed.config), _leaves(again)
     return [
         Problem(
             key,
@@ -147,8 +147,8 @@ def check_preset(preset: Preset, composed: ComposedConfig) -> list[Problem]:
             f"a preset of {GROUP} cannot set this key, because the system's file sets it",
             "do not vary it, or vary it in axes",
         )
-        for key in sorted(meant.keys() | found.keys())
-        if meant.get(key) != found.get(key)
+        for key in sorted(meant.keys() | recomposed.keys())
+        if meant.get(key) != recomposed.get(key)
     ]
 
 

@@ -72,13 +72,19 @@ class Search:
     def ask(self) -> ProposedTrial:
         """Choose the next trial."""
         trial, values = self._study.ask(), {}
-        for one in self._tuning.distributions:
-            if one.choices:
-                values[one.key] = str(trial.suggest_categorical(one.key, one.choices))
-            elif one.is_whole:
-                values[one.key] = str(trial.suggest_int(one.key, int(one.low), int(one.high), log=one.log))
+        for distribution in self._tuning.distributions:
+            if distribution.choices:
+                values[distribution.key] = str(trial.suggest_categorical(distribution.key, distribution.choices))
+            elif distribution.is_whole:
+                values[distribution.key] = str(
+                    trial.suggest_int(
+                        distribution.key, int(distribution.low), int(distribution.high), log=distribution.log
+                    )
+                )
             else:
-                values[one.key] = str(trial.suggest_float(one.key, one.low, one.high, log=one.log))
+                values[distribution.key] = str(
+                    trial.suggest_float(distribution.key, distribution.low, distribution.high, log=distribution.log)
+                )
         return ProposedTrial(trial.number, values, trial)
 
     def tell(self, asked: ProposedTrial, value: float | None, pruned: Sequence[float] = ()) -> None:

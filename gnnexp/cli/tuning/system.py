@@ -110,7 +110,9 @@ class System:
             return
         trial = _judged(asked, composed, states, self.tuning)
         if trial is None:
-            state = next((one for one in states if not one.status.startswith("finished")), states[0])
+            state = next(
+                (case_state for case_state in states if not case_state.status.startswith("finished")), states[0]
+            )
             self.stopped = f"trial {asked.number} is {state.status}" + f": {state.reason}" * bool(state.reason)
             return
         self.search.tell(asked, trial.value, trial.curve if trial.pruned else ())
@@ -149,7 +151,7 @@ def _judged(
     tuning: Tuning,
 ) -> Trial | None:
     """The trial with its value; None if a run has not ended, or failed for a reason outside of its configuration."""
-    right = [one for one in composed if isinstance(one, ComposedConfig)]
+    right = [config for config in composed if isinstance(config, ComposedConfig)]
     if len(right) < len(composed):
         return Trial(asked, None, 0.0)
     runs = []
@@ -160,8 +162,8 @@ def _judged(
         runs.append(run)
     pruned = bool(asked.limits) and any(run.ended == "stop_below" for run in runs)
     values = [value_of(run, tuning) for run in runs]
-    found = [value for value in values if value is not None]
-    mean = statistics.fmean(found) if len(found) == len(values) and not pruned else None
+    known = [value for value in values if value is not None]
+    mean = statistics.fmean(known) if len(known) == len(values) and not pruned else None
     return Trial(asked, mean, sum(map(seconds_of, runs)), runs[0].best("val")[0], right[0], curve_of(runs[0]), pruned)
 
 

@@ -67,15 +67,15 @@ class ArrayFolder:
         Raises:
             DataError: arrays are missing, or differ from their entries in `meta.json`.
         """
-        found: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         problems: list[Problem] = []
         for name, spec in self.specs.items():
             try:
-                found[name] = _load(self.folder / f"{name}.npy", spec, mmap=mmap, verify=verify)
+                tensors[name] = _load(self.folder / f"{name}.npy", spec, mmap=mmap, verify=verify)
             except DataError as error:
                 problems += error.problems
         DataError.raise_all(problems)
-        return found
+        return tensors
 
 
 def fix(folder: Path) -> str:
@@ -92,8 +92,8 @@ def read_folder(folder: Path, kind: str, schema: int) -> ArrayFolder:
     path = folder / META
     meta = _read_json(path, kind)
     if meta.get("kind") != kind:
-        found = str(meta.get("kind"))[:80]
-        raise DataError(Problem(str(path), found, f"must be of kind {kind!r}", f"give the folder of a {kind}"))
+        stored_kind = str(meta.get("kind"))[:80]
+        raise DataError(Problem(str(path), stored_kind, f"must be of kind {kind!r}", f"give the folder of a {kind}"))
     version = meta.get("schema")
     if type(version) is not int or not 1 <= version <= schema:
         raise DataError(
@@ -163,9 +163,9 @@ def _load(path: Path, spec: ArraySpec, *, mmap: bool, verify: Verify) -> Tensor:
         raise DataError([replace(problem, fix=fix(path.parent)) for problem in error.problems]) from None
     dtype, shape, problems = header.dtype.str, header.shape, []
     if dtype not in DTYPES or (header.fortran and len(shape) > 1):
-        found = f"{dtype} {list(shape)}{' in Fortran order' if header.fortran else ''}"
+        shown = f"{dtype} {list(shape)}{' in Fortran order' if header.fortran else ''}"
         allowed = f"must be numbers in C order, of dtype {', '.join(DTYPES)}"
-        problems.append(Problem(str(path), found, allowed, fix(path.parent)))
+        problems.append(Problem(str(path), shown, allowed, fix(path.parent)))
     elif verify != "none" and (dtype, shape) != (spec.dtype, spec.shape):
         problems.append(
             Problem(

@@ -184,8 +184,8 @@ def write_csc_with_data(
             present, low = [values is not None for values in arrays], high
         merged.check(rules.merge_weights)
         writer.put("indptr", indptr)
-        for spool, (name, dtype), there in zip(spools, names.items(), present, strict=True):
-            if there:
+        for spool, (name, dtype), is_present in zip(spools, names.items(), present, strict=True):
+            if is_present:
                 _copied(spool, name, int(indptr[-1]), dtype, writer)
     return merged
 
@@ -196,9 +196,11 @@ def _bucket_with_data(
     """The edges of the destinations `span[0] .. span[1] - 1`, in canonical order; `indptr` begins with 0."""
     parts: list[list[np.ndarray]] = []
     for rows in chunks():
-        found = np.empty(rows.sources.size * (1 + rules.symmetrize), np.int64)
-        found = found[: select_rows(rows.sources, rows.destinations, rules.symmetrize, rules.drop_loops, *span, found)]
-        edges, back = found >> 1, (found & 1).astype(np.bool_)
+        selected = np.empty(rows.sources.size * (1 + rules.symmetrize), np.int64)
+        selected = selected[
+            : select_rows(rows.sources, rows.destinations, rules.symmetrize, rules.drop_loops, *span, selected)
+        ]
+        edges, back = selected >> 1, (selected & 1).astype(np.bool_)
         ends = rows.sources[edges], rows.destinations[edges]
         parts.append(
             [

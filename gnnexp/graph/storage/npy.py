@@ -90,19 +90,19 @@ def file_header(path: Path) -> NpyHeader:
             header = read_header(file)
             size = path.stat().st_size
     except (OSError, ValueError) as error:
-        found = (isinstance(error, OSError) and error.strerror) or str(error)[:200]
+        shown = (isinstance(error, OSError) and error.strerror) or str(error)[:200]
         raise DataError(
             Problem(
                 str(path),
-                found,
+                shown,
                 "must be a whole, undamaged numpy file of numbers (.npy, format 1.0)",
                 "save it again with numpy.save, or get the file again",
             )
         ) from None
     if size != header.offset + header.data_bytes:
-        found = f"{size} bytes"
+        shown = f"{size} bytes"
         allowed = f"must have {header.offset + header.data_bytes} bytes for {header.dtype} {list(header.shape)}"
-        raise DataError(Problem(str(path), found, allowed, "save it again with numpy.save, or get the file again"))
+        raise DataError(Problem(str(path), shown, allowed, "save it again with numpy.save, or get the file again"))
     return header
 
 

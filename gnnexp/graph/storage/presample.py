@@ -63,14 +63,14 @@ def open_presample(folder: Path, graph: Graph) -> Presample:
     stored = read_folder(folder, KIND, SCHEMA)
     meta: Mapping[str, Any] = stored.meta
     vertices, edges = ("<i8", (graph.num_nodes,)), ("<i4", (graph.num_edges,))
-    found = {name: (spec.dtype, spec.shape) for name, spec in stored.specs.items()}
-    wrong = found != {"destinations": vertices, "inputs": vertices, "edges": edges}
+    shapes = {name: (spec.dtype, spec.shape) for name, spec in stored.specs.items()}
+    wrong = shapes != {"destinations": vertices, "inputs": vertices, "edges": edges}
     kept = meta.get("epochs"), meta.get("seconds"), meta.get("convergence")
     if wrong or not (isinstance(kept[0], int) and isinstance(kept[1], int | float) and isinstance(kept[2], list)):
         raise DataError(
             Problem(
                 str(folder),
-                str(found)[:80],
+                str(shapes)[:80],
                 f"must be counts of a graph with {graph.num_nodes} vertices and {graph.num_edges} edges",
                 fix(folder),
             )

@@ -85,9 +85,9 @@ def check_silent(run_dir: Path) -> None:
     Raises:
         ConfigError: a rank is alive, or may be.
     """
-    if not (found := living(read_statuses(run_dir))):
+    if not (alive := living(read_statuses(run_dir))):
         return
-    first = max(found, key=lambda status: status.time)
+    first = max(alive, key=lambda status: status.time)
     where, ahead_s = f"rank {first.rank} on {first.host}", first.time - time.time()
     seen = (
         "runs"

@@ -82,7 +82,7 @@ def _read(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, byt
     """Both streams up to their ends, and the reason if reading stopped earlier."""
     assert process.stdout is not None and process.stderr is not None, "both are pipes"
     limits = {process.stdout: _MOST_BYTES, process.stderr: _MOST_WORDS}
-    found = {pipe: bytearray() for pipe in limits}
+    outputs = {pipe: bytearray() for pipe in limits}
     cut = ""
     with selectors.DefaultSelector() as selector:
         for pipe in limits:
@@ -93,12 +93,12 @@ def _read(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, byt
                 chunk = os.read(key.fd, _CHUNK)
                 if not chunk:
                     selector.unregister(key.fileobj)
-                found[key.data] += chunk
-                if len(found[key.data]) > limits[key.data]:
+                outputs[key.data] += chunk
+                if len(outputs[key.data]) > limits[key.data]:
                     cut = f"printed more than {limits[key.data]} bytes"
             if not ready and time.monotonic() >= deadline:
                 cut = "did not answer in time"
-    return bytes(found[process.stdout]), bytes(found[process.stderr]), cut
+    return bytes(outputs[process.stdout]), bytes(outputs[process.stderr]), cut
 
 
 def _exit_code(process: subprocess.Popen[bytes], timeout_s: float) -> int | None:

@@ -86,11 +86,11 @@ def read_lines(text: str) -> tuple[list[JobLine], list[str]]:
     for raw in text.splitlines():
         if not raw.strip() or raw.startswith("CLUSTER: "):  # a line that `-M` and SLURM_CLUSTERS add
             continue
-        found = _read_line(raw)
-        if found is None:
+        line = _read_line(raw)
+        if line is None:
             garbage.append(plain(raw))
         else:
-            lines.append(found)
+            lines.append(line)
     return lines, garbage
 
 

@@ -37,39 +37,39 @@ def ask(run_dir: Path, controller: Controller | None = None) -> Answer | None:
     return None if silent_s >= SILENT_S else UnknownJob("without a number", "sbatch did not report a submission")
 
 
-def answer_of(job_id: str, found: Found, run_dir: Path) -> Answer:
+def answer_of(job_id: str, finding: Found, run_dir: Path) -> Answer:
     """What follows from SLURM's answer about a job, or from a missing answer.
 
     A job has ended if SLURM says so, or if the last note of its own script says so. It has also ended if SLURM answers
     without listing it and it gave no sign of life for `SILENT_S`. In all other cases its state is unknown.
     """
     now = time.time()
-    if isinstance(found, ListedJob):
-        return _listed(job_id, found, run_dir, now)
+    if isinstance(finding, ListedJob):
+        return _listed(job_id, finding, run_dir, now)
     if (own := own_end(run_dir, job_id)) is not None:
         return own
-    if isinstance(found, NoAnswer):
-        return UnknownJob(job_id, found.why)
+    if isinstance(finding, NoAnswer):
+        return UnknownJob(job_id, finding.why)
     silent_s = now - last_sign(run_dir)
-    if min(silent_s, found.unlisted_s) >= SILENT_S:
+    if min(silent_s, finding.unlisted_s) >= SILENT_S:
         return EndedJob(job_id, "GONE", f"SLURM does not list it, and it gave no sign of life for {_as_text(silent_s)}")
     heard = f"gave a sign of life {silent_s:.0f} s ago" if silent_s >= 0 else "has a clock that is ahead of this one"
     return UnknownJob(
         job_id,
         f"SLURM does not list it, but it {heard}"
         if silent_s < SILENT_S
-        else f"SLURM listed it until {found.unlisted_s:.0f} s ago",
+        else f"SLURM listed it until {finding.unlisted_s:.0f} s ago",
     )
 
 
-def _listed(job_id: str, found: ListedJob, run_dir: Path, now: float) -> Answer:
-    line = found.line
+def _listed(job_id: str, listed: ListedJob, run_dir: Path, now: float) -> Answer:
+    line = listed.line
     if line.name in ALIVE:
         return Alive(job_id, line.name, line.reason)
     if line.name not in ENDED:
         return UnknownJob(job_id, f"SLURM reports {line.name}, a state that gnnexp does not know")
     if line.name in PASSING or is_requeued(run_dir):
-        if not found.confirmed:
+        if not listed.confirmed:
             return UnknownJob(job_id, f"the accounting reports {line.name}, but the controller may have put it back")
         if line.ended_at is None or now - line.ended_at < SETTLED_S:
             return Alive(job_id, line.name, "SLURM may put it back into the queue")

@@ -64,12 +64,12 @@ def fit_of(launcher: SlurmLauncher, hardware: HardwareConfig) -> Fit:
             (Problem("hardware", "slurm", f"the cluster does not answer: {plain(str(error))}", "look at `sinfo`"),)
         )
     parameters = plain_parameters(launcher)
-    found, wanted = _wanted(str(parameters.get("partition") or launcher.partition or ""), partitions)
-    if not found:
-        found = min((_check_fit(launcher, hardware, one) for one in wanted), key=len)
+    problems, wanted = _wanted(str(parameters.get("partition") or launcher.partition or ""), partitions)
+    if not problems:
+        problems = min((_check_fit(launcher, hardware, partition) for partition in wanted), key=len)
     unsure = any(name in parameters for name in _ELSEWHERE)
-    doubtful = [problem for problem in found if unsure or _is_doubtful(problem, launcher)]
-    return Fit(tuple(problem for problem in found if problem not in doubtful), tuple(doubtful))
+    doubtful = [problem for problem in problems if unsure or _is_doubtful(problem, launcher)]
+    return Fit(tuple(problem for problem in problems if problem not in doubtful), tuple(doubtful))
 
 
 def check_against_cluster(launcher: SlurmLauncher, hardware: HardwareConfig) -> list[Problem]:
@@ -93,7 +93,7 @@ def _wanted(named: str, partitions: Sequence[SlurmPartition]) -> tuple[list[Prob
     names = [name.strip() for name in named.split(",") if name.strip()]
     if wrong := [name for name in names if name not in by_name]:
         return [unknown(_KEY + "partition", named, name, by_name, _KEY + "partition=") for name in wrong], []
-    wanted = [by_name[name] for name in names] or [one for one in partitions if one.default]
+    wanted = [by_name[name] for name in names] or [candidate for candidate in partitions if candidate.default]
     if wanted:
         return [], wanted
     others = ", ".join(sorted(by_name))
@@ -116,11 +116,11 @@ def gpus_of_node(launcher: SlurmLauncher, hardware: HardwareConfig) -> int:
     return max(found)
 
 
-def _check_fit(launcher: SlurmLauncher, hardware: HardwareConfig, there: SlurmPartition) -> list[Problem]:
+def _check_fit(launcher: SlurmLauncher, hardware: HardwareConfig, partition: SlurmPartition) -> list[Problem]:
     cpus, gpus = hardware.workers * launcher.cpus_per_task, gpus_of_node(launcher, hardware)
-    limit, minutes = there.limit_min, minutes_of(launcher.time_min) or 0.0
+    limit, minutes = partition.limit_min, minutes_of(launcher.time_min) or 0.0
     memory = None if launcher.mem_gb is None else megabytes_of(launcher.mem_gb)
-    knows_memory = there.mem_mb > 1  # RealMemory=1 is SLURM's default: nobody has set it
+    knows_memory = partition.mem_mb > 1  # RealMemory=1 is SLURM's default: nobody has set it
     rules = [
         (
             _KEY + "time_min",
@@ -132,34 +132,34 @@ def _check_fit(launcher: SlurmLauncher, hardware: HardwareConfig, there: SlurmPa
         (
             "hardware.nodes",
             hardware.nodes,
-            hardware.nodes <= there.nodes,
-            f"has {there.nodes} nodes",
-            f"hardware.nodes={there.nodes}",
+            hardware.nodes <= partition.nodes,
+            f"has {partition.nodes} nodes",
+            f"hardware.nodes={partition.nodes}",
         ),
         (
             _KEY + "cpus_per_task",
             launcher.cpus_per_task,
-            cpus <= there.cpus,
-            f"{hardware.workers} tasks per node need {cpus} cores, its nodes have {there.cpus}",
-            f"{_KEY}cpus_per_task={max(1, there.cpus // hardware.workers)}, or fewer hardware.workers",
+            cpus <= partition.cpus,
+            f"{hardware.workers} tasks per node need {cpus} cores, its nodes have {partition.cpus}",
+            f"{_KEY}cpus_per_task={max(1, partition.cpus // hardware.workers)}, or fewer hardware.workers",
         ),
         (
             _KEY + "gpus_per_task",
             launcher.gpus_per_task,
-            gpus <= there.gpus,
-            f"{hardware.workers} tasks per node need {gpus} GPUs, its nodes have {there.gpus}",
-            f"{_KEY}gpus_per_task={there.gpus // hardware.workers}, or fewer hardware.workers",
+            gpus <= partition.gpus,
+            f"{hardware.workers} tasks per node need {gpus} GPUs, its nodes have {partition.gpus}",
+            f"{_KEY}gpus_per_task={partition.gpus // hardware.workers}, or fewer hardware.workers",
         ),
         (
             _KEY + "mem_gb",
             launcher.mem_gb,
-            memory is None or not knows_memory or memory <= there.mem_mb,
-            f"its nodes have {there.mem_mb / 1024:.1f} GB",
-            f"{_KEY}mem_gb={there.mem_mb // 1024}",
+            memory is None or not knows_memory or memory <= partition.mem_mb,
+            f"its nodes have {partition.mem_mb / 1024:.1f} GB",
+            f"{_KEY}mem_gb={partition.mem_mb // 1024}",
         ),
     ]
     problems = [
-        Problem(key, value, f"partition {there.name}: {allowed}", fix)
+        Problem(key, value, f"partition {partition.name}: {allowed}", fix)
         for key, value, holds, allowed, fix in rules
         if not holds
     ]
@@ -184,10 +184,10 @@ def _sinfo() -> str:
 
 def read_partitions(text: str) -> list[SlurmPartition]:
     """Partitions from `sinfo -o "%P|%l|%D|%c|%m|%G"`; lines about different kinds of nodes are merged."""
-    found: dict[str, SlurmPartition] = {}
+    by_name: dict[str, SlurmPartition] = {}
     for line in text.splitlines():
         name, limit, nodes, cpus, mem, gres = line.split("|")
-        one = SlurmPartition(
+        partition = SlurmPartition(
             name.rstrip("*"),
             name.endswith("*"),
             _limit(limit),
@@ -196,21 +196,21 @@ def read_partitions(text: str) -> list[SlurmPartition]:
             _number(mem),
             gpus_in(gres),
         )
-        old = found.get(one.name)
-        found[one.name] = (
-            one
+        old = by_name.get(partition.name)
+        by_name[partition.name] = (
+            partition
             if old is None
             else SlurmPartition(
-                one.name,
-                one.default,
-                one.limit_min,
-                old.nodes + one.nodes,
-                max(old.cpus, one.cpus),
-                max(old.mem_mb, one.mem_mb),
-                max(old.gpus, one.gpus),
+                partition.name,
+                partition.default,
+                partition.limit_min,
+                old.nodes + partition.nodes,
+                max(old.cpus, partition.cpus),
+                max(old.mem_mb, partition.mem_mb),
+                max(old.gpus, partition.gpus),
             )
         )
-    return list(found.values())
+    return list(by_name.values())
 
 
 def _number(text: str) -> int:

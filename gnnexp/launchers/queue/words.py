@@ -15,8 +15,8 @@ def minutes_of(time: int | str) -> float | None:
     match = _TIME.fullmatch(str(time).strip())
     if match is None:
         return None
-    days, *found = (None if text is None else int(text) for text in match.groups())
-    numbers = [number for number in found if number is not None]
+    days, *fields = (None if text is None else int(text) for text in match.groups())
+    numbers = [number for number in fields if number is not None]
     if days is not None:  # days-hours:minutes:seconds
         hours, minutes, seconds = (*numbers, 0, 0)[:3]
     elif len(numbers) == 3:

@@ -29,10 +29,10 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
     canvas, spaces = panel_figure(panels, [bars_width(panel.series) for panel in panels], 3.6, legend_width=2.6)
     rows = []
     for axes, panel in zip(spaces, panels, strict=True):
-        found = [
+        cells = [
             [mean_and_interval(values_of(group.runs, metric)) for group in panel.series.values()] for metric in figure.y
         ]
-        (_stacked if figure.stacked else _grouped)(axes, figure, found)
+        (_stacked if figure.stacked else _grouped)(axes, figure, cells)
         name_bars(axes, panel.series)
         _verdicts(axes, panel)
         _scale(axes, figure)
@@ -46,7 +46,7 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
                     "" if math.isnan(half) else f"{half:.3g}",
                     str(len(group.runs)),
                 )
-                for metric, of_metric in zip(figure.y, found, strict=True)
+                for metric, of_metric in zip(figure.y, cells, strict=True)
                 for mean, half in [of_metric[number]]
                 if not math.isnan(mean)
             ]
@@ -58,9 +58,9 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
 Found = Sequence[Sequence[tuple[float, float]]]  # mean and half interval, by metric and series
 
 
-def _grouped(axes: Axes, figure: Figure, found: Found) -> None:
+def _grouped(axes: Axes, figure: Figure, cells: Found) -> None:
     width = 0.8 / len(figure.y)
-    for number, (metric, of_metric) in enumerate(zip(figure.y, found, strict=True)):
+    for number, (metric, of_metric) in enumerate(zip(figure.y, cells, strict=True)):
         label, factor = axis_of(metric)
         places = [place + width * (number + 0.5) - 0.4 for place in range(len(of_metric))]
         if all(math.isnan(mean) for mean, _ in of_metric):

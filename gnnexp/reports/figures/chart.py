@@ -95,14 +95,14 @@ def draw_chart(chart: Chart, rows: Sequence[Row]) -> Figure:
     facets = _values(rows, chart.facets) if chart.facets else [""]
     count = len(facets) * len(chart.panels)
     across = 1 if chart.below else len(chart.panels) if len(chart.panels) > 1 else min(_ROW, count)
-    down, groups = -(-count // across), max(len(_values(_of(rows, chart, one), chart.x)) for one in facets)
+    down, groups = -(-count // across), max(len(_values(_of(rows, chart, facet), chart.x)) for facet in facets)
     wide = 2.0 + (1.1 * groups if chart.draw != "lines" else 2.5)
     # Names of bars overlap where the figure does not grow with the number of its bars.
     canvas = empty_figure(2.0 + across * max(3.0, min(wide, 15.0) if across > 1 else wide), 0.6 + 3.0 * down)
     spaces = list(canvas.subplots(down, across, squeeze=False, sharex="col" if chart.below else "none").flat)
-    drawn = [(panel, one) for one in facets for panel in chart.panels]
-    for axes, (panel, one) in zip(spaces, drawn, strict=False):
-        _DRAW[chart.draw](axes, chart, panel, _of(rows, chart, one), _values(rows, chart.series))
+    drawn = [(panel, facet) for facet in facets for panel in chart.panels]
+    for axes, (panel, facet) in zip(spaces, drawn, strict=False):
+        _DRAW[chart.draw](axes, chart, panel, _of(rows, chart, facet), _values(rows, chart.series))
         if panel.log:
             axes.set_yscale("log")
             if chart.draw == "bars":
@@ -110,7 +110,7 @@ def draw_chart(chart: Chart, rows: Sequence[Row]) -> Figure:
         elif chart.draw != "stacked":
             axes.set_ylim(bottom=panel.start)
         axes.set_ylabel(rows[0].get(panel.label, panel.label), fontsize=8)
-        axes.set_title(_text(rows, chart, chart.facets, one) if panel is chart.panels[0] else "", fontsize=9)
+        axes.set_title(_text(rows, chart, chart.facets, facet) if panel is chart.panels[0] else "", fontsize=9)
         axes.spines[["top", "right"]].set_visible(False)
     for axes in spaces[count:]:
         axes.set_visible(False)
@@ -137,7 +137,7 @@ def _bars(axes: Axes, chart: Chart, panel: ChartPanel, rows: Sequence[Row], seri
 
     def place(row: Row) -> tuple[float, float]:
         """Middle and width of a bar."""
-        peers = [one[chart.series] for one in rows if one[chart.x] == row[chart.x]] if chart.own else series
+        peers = [peer[chart.series] for peer in rows if peer[chart.x] == row[chart.x]] if chart.own else series
         return (
             groups.index(row[chart.x]) + 0.8 * ((peers.index(row[chart.series]) + 0.5) / len(peers) - 0.5),
             0.8 / len(peers),

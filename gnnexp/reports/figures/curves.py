@@ -95,9 +95,9 @@ def _points(run: RecordedRun, metric: str) -> dict[int, tuple[float, float]]:
 
 def _curve(axes: Axes, curve: Sequence[CurvePoint], factor: float, name: str, number: int, *, by_time: bool) -> None:
     places = [moment.seconds if by_time else float(moment.epoch) for moment in curve]
-    found = [mean_and_interval(moment.values) for moment in curve]
-    means = [factor * mean for mean, _ in found]
-    halves = [0.0 if math.isnan(half) else factor * half for _, half in found]
+    intervals = [mean_and_interval(moment.values) for moment in curve]
+    means = [factor * mean for mean, _ in intervals]
+    halves = [0.0 if math.isnan(half) else factor * half for _, half in intervals]
     few = len(curve) <= 12
     axes.plot(
         places, means, label=name, color=colour_of(number), linewidth=1.3, marker="o" if few else "", markersize=3

@@ -42,15 +42,15 @@ def draw_all(
 def usual_figures(runs: Sequence[RecordedRun], rows: Sequence[str]) -> list[Figure]:
     """Figures of a report that describes none: phases, and (if evaluated often) the metric by epoch and by time."""
     finished = [run for run in runs if run.status == "finished"]
-    found = [Figure("breakdown", "stacked", series=tuple(rows))] if finished else []
+    figures = [Figure("breakdown", "stacked", series=tuple(rows))] if finished else []
     if not any(_evaluated_often(run) for run in finished):
-        return found
+        return figures
     panels = tuple(key for key in ("dataset", "model") if key in rows)
     if not set(rows) - {"dataset", "model"}:
         panels = panels[:1]
     series = tuple(key for key in rows if key not in panels) or ("system",)
     return [
-        *found,
+        *figures,
         *(
             Figure(name, "curves", series=series, panels=panels, by=by)
             for name, by in (("accuracy", "epoch"), ("accuracy_time", "time"))

@@ -70,13 +70,13 @@ def panel_figure(
     columns = max(1, min(_MOST_IN_A_ROW, len(panels)))
     rows = max(1, math.ceil(len(panels) / columns))
     canvas = empty_figure(legend_width + columns * max(widths, default=2.0), rows * height)
-    found: list[Axes] = list(canvas.subplots(rows, columns, squeeze=False).flat)
-    for axes, panel in zip(found, panels, strict=False):
+    spaces: list[Axes] = list(canvas.subplots(rows, columns, squeeze=False).flat)
+    for axes, panel in zip(spaces, panels, strict=False):
         axes.set_title(panel.title, fontsize=9)
         axes.spines[["top", "right"]].set_visible(False)
-    for axes in found[len(panels) :]:
+    for axes in spaces[len(panels) :]:
         axes.set_axis_off()
-    return canvas, found[: len(panels)]
+    return canvas, spaces[: len(panels)]
 
 
 def bars_width(names: Collection[str]) -> float:

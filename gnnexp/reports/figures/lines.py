@@ -58,13 +58,13 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
                 (
                     panel.title,
                     name,
-                    f"{one.x:g}",
+                    f"{mark.x:g}",
                     metric,
-                    f"{one.mean:.6g}",
-                    "" if math.isnan(one.half) else f"{one.half:.3g}",
-                    str(one.count),
+                    f"{mark.mean:.6g}",
+                    "" if math.isnan(mark.half) else f"{mark.half:.3g}",
+                    str(mark.count),
                 )
-                for one in points
+                for mark in points
             ]
         _scales(axes, figure, sorted(places), [factor * mean for mean in means])
         axes.set_xlabel(figure.x)

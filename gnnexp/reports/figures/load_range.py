@@ -96,10 +96,10 @@ def rank_value(rank: Mapping[str, Any], metric: str) -> float | None:
         # No entry means no traffic for this purpose, so the count is 0.
         return float(rank["traffic"].get(name.removeprefix("bytes_"), {}).get("sent_bytes", 0))
     if room == "memory":
-        found = rank.get("memory", {}).get(name)
+        value = rank.get("memory", {}).get(name)
     else:
-        found = rank["work"].get(name if room == "work" else metric)
-    return None if found is None else float(found)
+        value = rank["work"].get(name if room == "work" else metric)
+    return None if value is None else float(value)
 
 
 def _seconds(times: Mapping[str, Any], name: str) -> float | None:

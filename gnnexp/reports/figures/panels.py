@@ -81,12 +81,12 @@ class Figure:
 def read_figures(options: Sequence[Any], where: str) -> tuple[tuple[Figure, ...], list[Problem]]:
     """The figures of a report, and all problems of their descriptions."""
     figures, problems = [], []
-    for number, one in enumerate(options):
+    for number, option in enumerate(options):
         place = f"{where}[{number}]"
-        if found := _check(one, place):
-            problems += found
+        if wrong := _check(option, place):
+            problems += wrong
         else:
-            figures.append(_figure(one))
+            figures.append(_figure(option))
     names = [figure.name for figure in figures]
     problems += [
         Problem(f"{where}.name", name, "two figures would have the same file", "give each figure its own name")
@@ -95,45 +95,45 @@ def read_figures(options: Sequence[Any], where: str) -> tuple[tuple[Figure, ...]
     return tuple(figures), problems
 
 
-def _check(one: object, place: str) -> list[Problem]:
-    if not isinstance(one, dict):
-        return [Problem(place, one, "must be a mapping", "{name: epoch, draw: stacked}")]
-    draw = one.get("draw")
+def _check(option: object, place: str) -> list[Problem]:
+    if not isinstance(option, dict):
+        return [Problem(place, option, "must be a mapping", "{name: epoch, draw: stacked}")]
+    draw = option.get("draw")
     if not isinstance(draw, str) or draw not in DRAWINGS:
         return [unknown(f"{place}.draw", draw, str(draw), DRAWINGS)]
     needed = {*_NEEDED} - {"y" if draw == "curves" else ""}
     keys = (*_ALL, *_KEYS[draw])
-    problems = check_keys(place, one, {key: Parameter(key, _HINTS[key], key in needed) for key in keys})
-    right = one.keys() - {problem.key.rpartition(".")[2] for problem in problems}
-    if "name" in right and not _NAME.fullmatch(one["name"]):
+    problems = check_keys(place, option, {key: Parameter(key, _HINTS[key], key in needed) for key in keys})
+    right = option.keys() - {problem.key.rpartition(".")[2] for problem in problems}
+    if "name" in right and not _NAME.fullmatch(option["name"]):
         problems.append(
-            Problem(f"{place}.name", one["name"], "must be a file name of letters, digits, _ and -", "name: scaling")
+            Problem(f"{place}.name", option["name"], "must be a file name of letters, digits, _ and -", "name: scaling")
         )
-    metrics = (_words(one["y"]) or ("",)) if "y" in right else ()
+    metrics = (_words(option["y"]) or ("",)) if "y" in right else ()
     problems += [problem for metric in metrics for problem in check_metric(f"{place}.y", metric)]
     if len(metrics) > 1 and draw != "bars":
-        problems.append(Problem(f"{place}.y", one["y"], f"{draw} takes one metric", "a figure for each"))
+        problems.append(Problem(f"{place}.y", option["y"], f"{draw} takes one metric", "a figure for each"))
     return problems
 
 
-def _figure(one: Mapping[str, Any]) -> Figure:
+def _figure(option: Mapping[str, Any]) -> Figure:
     """The figure of an entry without mistakes."""
-    series = one.get("series")
+    series = option.get("series")
     return Figure(
-        str(one["name"]),
-        str(one["draw"]),
-        _words(one.get("y")),
-        str(one.get("x") or ""),
+        str(option["name"]),
+        str(option["draw"]),
+        _words(option.get("y")),
+        str(option.get("x") or ""),
         None if series is None else _words(series),
-        _words(one.get("panels")),
+        _words(option.get("panels")),
         {
             key: tuple(map(_text, value if isinstance(value, list) else [value]))
-            for key, value in (one.get("where") or {}).items()
+            for key, value in (option.get("where") or {}).items()
         },
-        _words(one.get("log")),
-        bool(one.get("ideal", False)),
-        str(one.get("by", "epoch")),
-        bool(one.get("stacked", False)),
+        _words(option.get("log")),
+        bool(option.get("ideal", False)),
+        str(option.get("by", "epoch")),
+        bool(option.get("stacked", False)),
     )
 
 
@@ -227,7 +227,7 @@ def caption_of(
     together = [group for _, _, group in where] if places is None else places
     if any(len(group.runs) > 1 for group in together):
         notes.append(seeds)
-    ended = [one for one in where if one[2].runs]
+    ended = [panel_part for panel_part in where if panel_part[2].runs]
     lacking = []
     for metric in metrics:
         without = [_place(name, panel) for name, panel, group in ended if not values_of(group.runs, metric)]
@@ -237,8 +237,8 @@ def caption_of(
         notes.append(f"Not recorded, not drawn: {'; '.join(lacking)}.")
     if failed:
         notes.append(f"Failed: {', '.join(failed)}.")
-    if found := mixtures(together):
-        notes.append(f"Runs that differ in {', '.join(found)} are averaged together.")
+    if keys := mixtures(together):
+        notes.append(f"Runs that differ in {', '.join(keys)} are averaged together.")
     return " ".join(notes)
 
 

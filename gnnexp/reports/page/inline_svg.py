@@ -65,7 +65,7 @@ def _attribute(name: str, value: str, prefix: str) -> tuple[str, str] | None:
         return (name, f"#{prefix}{value[1:]}") if value.startswith("#") else None
     value = re.sub(r"url\(#([^)]*)\)", rf"url(#{prefix}\1)", value)
     if name in ("style", "fill", "stroke"):
-        value = re.sub("|".join(_COLOURS), lambda found: _COLOURS[found[0]], value)
+        value = re.sub("|".join(_COLOURS), lambda match: _COLOURS[match[0]], value)
     return name, value
 
 

@@ -166,16 +166,16 @@ def _version(run: RecordedRun) -> str:
 
 
 def _machine(run: RecordedRun) -> str:
-    found = run.provenance.get("hardware", {})
-    if not found:
+    hardware = run.provenance.get("hardware", {})
+    if not hardware:
         return ""
     parts = [
-        found.get("cpu"),
-        f"{found.get('cores')} cores ({found.get('threads')} threads)",
-        f"{found.get('ram_bytes', 0) / 2**30:.1f} GiB memory",
-        *found.get("gpus", []),
+        hardware.get("cpu"),
+        f"{hardware.get('cores')} cores ({hardware.get('threads')} threads)",
+        f"{hardware.get('ram_bytes', 0) / 2**30:.1f} GiB memory",
+        *hardware.get("gpus", []),
     ]
-    return f"{found.get('host')}: " + ", ".join(str(part) for part in parts if part)
+    return f"{hardware.get('host')}: " + ", ".join(str(part) for part in parts if part)
 
 
 def _told(values: Iterable[str]) -> str:
@@ -196,20 +196,20 @@ def several_versions(runs: Sequence[RecordedRun]) -> list[str]:
 def notes(lines: Sequence[RunLine], runs: Sequence[RecordedRun]) -> list[str]:
     """Warnings for the reader of the tables: runs that are missing, approximate or not comparable."""
     missing = Counter(line.status for line in lines if line.status != "finished")
-    found = [
+    texts = [
         f"{count} of {len(lines)} runs {status}: the tables do not contain them." for status, count in missing.items()
     ]
-    found += several_versions(runs)
+    texts += several_versions(runs)
     if any(_version(run).endswith("-dirty") for run in runs):
-        found.append(
+        texts.append(
             "Some runs were made by code that differs from its commit (-dirty): the commit alone does not "
             "reproduce them."
         )
     if len({run.machine for run in runs}) > 1:
-        found.append("Runs were made on several kinds of machines: their times are not comparable.")
+        texts.append("Runs were made on several kinds of machines: their times are not comparable.")
     inexact = dict.fromkeys(
         f"{run.value('system')} approximates: {run.facts.get('approximates')}."
         for run in runs
         if run.facts.get("exact") is False
     )
-    return [*found, *inexact]
+    return [*texts, *inexact]

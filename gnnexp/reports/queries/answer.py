@@ -64,13 +64,13 @@ def _insert(connection: DuckDBPyConnection, into: str, columns: str, rows: Itera
 
 def make_labels(connection: DuckDBPyConnection, chosen: Mapping[int, RecordedRun]) -> None:
     """Make `labelled` and `labels`: what distinguishes the `chosen` runs, as columns and one by one."""
-    found = label_runs([*chosen.values()])
-    struct = ", ".join(f'"{name}" VARCHAR' for name in (found[0] if found else ALWAYS))
+    labels = label_runs([*chosen.values()])
+    struct = ", ".join(f'"{name}" VARCHAR' for name in (labels[0] if labels else ALWAYS))
     _insert(
         connection,
         "CREATE OR REPLACE TABLE labelled AS",
         f"run INT, label STRUCT({struct})",
-        ({"run": number, "label": label} for number, label in zip(chosen, found, strict=True)),
+        ({"run": number, "label": label} for number, label in zip(chosen, labels, strict=True)),
     )
     each = "run INT, place INT, key VARCHAR, value VARCHAR, said VARCHAR"
     _insert(
@@ -79,7 +79,7 @@ def make_labels(connection: DuckDBPyConnection, chosen: Mapping[int, RecordedRun
         each,
         (
             {"run": number, "place": place, "key": key, "value": value, "said": said(key, value)}
-            for number, label in zip(chosen, found, strict=True)
+            for number, label in zip(chosen, labels, strict=True)
             for place, (key, value) in enumerate(label.items())
         ),
     )

@@ -82,19 +82,21 @@ def _chart(head: str, where: str) -> tuple[Chart | None, list[Problem]]:
     except (yaml.YAMLError, TypeError) as error:
         return None, [Problem(where, first, " ".join(str(error).split()), "figure NAME, and keys below it")]
     panels, keys = options.get("panels"), parameters_of_dataclass(Chart)
-    given = panels if isinstance(panels, list) else []
-    problems = check_keys(where, {**options, "panels": [ChartPanel(())] * len(given)}, keys)
+    panel_options = panels if isinstance(panels, list) else []
+    problems = check_keys(where, {**options, "panels": [ChartPanel(())] * len(panel_options)}, keys)
     problems += [
         problem
-        for panel in given
+        for panel in panel_options
         for problem in check_keys(
             f"{where}.panels", panel if isinstance(panel, dict) else {}, parameters_of_dataclass(ChartPanel)
         )
     ]
     if options.get("draw") not in DRAWINGS:
         problems.append(unknown(f"{where}.draw", options.get("draw"), str(options.get("draw")), DRAWINGS))
-    if not given:
+    if not panel_options:
         problems.append(Problem(f"{where}.panels", panels, "must be a list of at least one panel", "[{y: [column]}]"))
     return (
-        (None, problems) if problems else (Chart(**{**options, "panels": [ChartPanel(**panel) for panel in given]}), [])
+        (None, problems)
+        if problems
+        else (Chart(**{**options, "panels": [ChartPanel(**panel) for panel in panel_options]}), [])
     )
