@@ -64,9 +64,9 @@ def _keys(name: str, options: argparse.Namespace) -> list[str]:
     folders = find_folders(None)
     if name in folders.groups():
         return [name]
-    made = draft([line for line in options.overrides if "=" in line], getattr(options, "config_dir", None))
-    if made.composed is None:
+    drafted = draft([line for line in options.overrides if "=" in line], getattr(options, "config_dir", None))
+    if drafted.composed is None:
         return []
     *group, last = name.split(".")
-    keys = elsewhere(last, made.composed.config, further_keys)
+    keys = elsewhere(last, drafted.composed.config, further_keys)
     return [key for key in keys if key.split(".")[:-1] == group] if group else keys

@@ -245,21 +245,21 @@ def _digests_of(files: Iterable[Path], most: int | None = None) -> dict[Path, st
     Raises:
         DataError: files cannot be read, or do not begin like files of their names.
     """
-    found, unreadable = {}, []
+    digests, unreadable = {}, []
     for path in files:
         try:
             with open_regular(path) as file:
                 if most is not None and os.fstat(file.fileno()).st_size > most:
-                    found[path] = ""
+                    digests[path] = ""
                 elif problem := unlike(path, file):
                     unreadable.append(problem)
                 else:
-                    found[path] = hashlib.file_digest(file, "sha256").hexdigest()
+                    digests[path] = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             fix = "make the file readable for you"
             unreadable.append(Problem(str(path), error.strerror, "this file of the dataset is needed", fix))
     DataError.raise_all(unreadable)
-    return found
+    return digests
 
 
 def unlike(path: Path, file: BufferedReader) -> Problem | None:
@@ -331,15 +331,15 @@ def existing_files(folder: Path, names: Iterable[str], directory: str) -> dict[s
     return paths
 
 
-def require(paths: Iterable[Path], fix: str, found: str = "") -> None:
-    """Check that all files exist; `found` says in messages what is there instead.
+def require(paths: Iterable[Path], fix: str, detail: str = "") -> None:
+    """Check that all files exist; `detail` says in messages what is there instead.
 
     Raises:
         DataError: names all missing files.
     """
     DataError.raise_all(
         [
-            Problem(str(path), "missing", f"this file of the dataset is needed{found}", fix)
+            Problem(str(path), "missing", f"this file of the dataset is needed{detail}", fix)
             for path in paths
             if not is_file(path)
         ]
@@ -410,6 +410,6 @@ def check_memory(num_bytes: int, what: str) -> None:
     """
     available = max(0, available_memory() - (_RESERVE if num_bytes > _RESERVE // 4 else 0))
     if num_bytes > available:
-        found = f"needs {num_bytes / 2**30:.1f} GiB"
+        shown = f"needs {num_bytes / 2**30:.1f} GiB"
         allowed = f"{available / 2**30:.1f} GiB of memory are available"
-        raise DataError(Problem(what, found, allowed, "use a smaller dataset (dataset.scale) or a larger machine"))
+        raise DataError(Problem(what, shown, allowed, "use a smaller dataset (dataset.scale) or a larger machine"))

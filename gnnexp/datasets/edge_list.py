@@ -189,12 +189,12 @@ class EdgeList(Dataset):
         if self.streamed and ((place / META).is_file() or (place / "raw").is_dir()):
             return place
         files = [path for path in sorted(place.glob("edges.*")) if is_file(path)]
-        found = [path for path in files if path.name.removesuffix(".gz").endswith(_SUFFIXES)]
-        if len(found) != 1:
-            names = [path.name for path in found]
+        edge_files = [path for path in files if path.name.removesuffix(".gz").endswith(_SUFFIXES)]
+        if len(edge_files) != 1:
+            names = [path.name for path in edge_files]
             allowed = f"one file edges.* ({', '.join(_SUFFIXES)}, text also .gz)"
             raise DataError(Problem(str(place), names, allowed, "set dataset.path to the file of the edges"))
-        return found[0]
+        return edge_files[0]
 
     def stream(self) -> EdgeStream | None:
         """The edges in the order of the file; with `symmetrize`, both directions of each edge."""
@@ -364,12 +364,12 @@ class EdgeList(Dataset):
             array = array[:, None] if array.ndim == 1 else array
             if array.ndim != 2 or array.dtype.kind not in ("iub" if dtype == "int64" else "iubf"):
                 kind = "whole numbers" if dtype == "int64" else "numbers"
-                found = f"{array.dtype} {array.shape}"
-                raise DataError(Problem(str(path), found, f"must be {kind} [n] or [n, k]", "save it again"))
+                shown = f"{array.dtype} {array.shape}"
+                raise DataError(Problem(str(path), shown, f"must be {kind} [n] or [n, k]", "save it again"))
             if array.size and ((low is not None and array.min() < low) or (high is not None and array.max() >= high)):
-                found = f"{array.min()}..{array.max()}"
+                shown = f"{array.min()}..{array.max()}"
                 allowed = f"must be from {low} on" + ("" if high is None else f" and below {high}")
-                raise DataError(Problem(str(path), found, allowed, "renumber the ids, or set dataset.num_nodes"))
+                raise DataError(Problem(str(path), shown, allowed, "renumber the ids, or set dataset.num_nodes"))
             return array
         comma = path.name.removesuffix(".gz").endswith(".csv")
         delimiter = self.delimiter if self.delimiter is not None else "," if comma else None
@@ -393,8 +393,8 @@ class EdgeList(Dataset):
             num_nodes = edges[0] + 1
             if not believable(num_nodes, edges[1]):
                 fix = "renumber the ids from 0 on without gaps, or set dataset.num_nodes if they are right"
-                found = f"largest id {num_nodes - 1} with {edges[1]} edges"
-                raise DataError(Problem(str(path), found, "ids must be numbered from 0 on", fix))
+                shown = f"largest id {num_nodes - 1} with {edges[1]} edges"
+                raise DataError(Problem(str(path), shown, "ids must be numbered from 0 on", fix))
         check_memory(24 * num_nodes, f"{num_nodes} vertices")
         return num_nodes
 

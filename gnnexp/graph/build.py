@@ -102,7 +102,7 @@ def build_graph(
         types,
         edge_features,
         weights,
-        given=np.empty(0, np.bool_),
+        from_user=np.empty(0, np.bool_),
         by_weight=by_weight,
     )
     built.merged.check(merge_weights)
@@ -152,7 +152,7 @@ def rows_with_data(
     rule: MergeWeights | None,
     types: np.ndarray | None,
     weights: np.ndarray | None,
-    given: np.ndarray,
+    from_user: np.ndarray,
 ) -> CscArrays:
     """CSC arrays of `num_rows` destinations of a graph. Sources `src` `[n]` are vertices of the whole graph.
 
@@ -163,10 +163,10 @@ def rows_with_data(
         rule: what the weight of merged parallel edges is; None: they are kept, in the order of their weights.
         types: `[n]` int32 types, or None.
         weights: `[n]` weights, or None.
-        given: `[n]` bool, False for edges that were added as reverses.
+        from_user: `[n]` bool, False for edges that were added as reverses.
     """
     return _with_edge_data(
-        (src, dst), num_rows, (False, False), rule, types, None, weights, given=given, by_weight=True
+        (src, dst), num_rows, (False, False), rule, types, None, weights, from_user=from_user, by_weight=True
     )
 
 
@@ -179,10 +179,10 @@ def _with_edge_data(
     edge_features: np.ndarray | None,
     weights: np.ndarray | None,
     *,
-    given: np.ndarray,
+    from_user: np.ndarray,
     by_weight: bool,
 ) -> CscArrays:
-    """See `build_graph` and `rows_with_data`; `given` is empty if all edges are."""
+    """See `build_graph` and `rows_with_data`; `from_user` is empty if all edges are."""
     (src, dst), ranges = ends, row_ranges(0, num_nodes)
     indptr, cursor = _row_pointers(src, dst, options, ranges, 0)
     edges = np.empty(int(indptr[-1]), np.int64)
@@ -192,7 +192,7 @@ def _with_edge_data(
     reverse = edges >= src.size
     edges[reverse] -= src.size
     indices = np.where(reverse, dst[edges], src[edges])
-    given = given[edges] if given.size else ~reverse if options[0] else given
+    from_user = from_user[edges] if from_user.size else ~reverse if options[0] else from_user
     del reverse
     first = _first(indptr, indices, None if types is None else kinds[edges])
     starts = np.append(np.flatnonzero(first), edges.size)
@@ -200,7 +200,7 @@ def _with_edge_data(
     merged = MergedEdges()
     if rule is not None:
         indptr -= np.searchsorted(np.flatnonzero(~first), indptr)
-        data, merged = _merge(starts, given, data, rule, (indptr, indices[first]))
+        data, merged = _merge(starts, from_user, data, rule, (indptr, indices[first]))
         edges, indices = edges[first], indices[first]
     elif by_weight and weights is not None and edge_features is None:
         data[1] = in_order(starts, weights[edges])
@@ -229,7 +229,7 @@ def _first(indptr: np.ndarray, indices: np.ndarray, types: np.ndarray | None) ->
 
 def _merge(
     starts: np.ndarray,
-    given: np.ndarray,
+    from_user: np.ndarray,
     data: list[np.ndarray | None],
     rule: MergeWeights,
     merged_ends: tuple[np.ndarray, np.ndarray],
@@ -239,26 +239,26 @@ def _merge(
     different = np.empty(0, np.int64)
     for place, rows in enumerate(data):
         if rows is not None:
-            columns = [merged_weights(starts, given, column, rule) for column in np.atleast_2d(rows.T)]
+            columns = [merged_weights(starts, from_user, column, rule) for column in np.atleast_2d(rows.T)]
             merged_data[place] = np.stack([column for column, _ in columns], 1).reshape(-1, *rows.shape[1:])
             different = np.unique(np.concatenate([different, *(groups for _, groups in columns)]))
     return merged_data, MergedEdges(
         different.size,
-        tuple(_parallel(group, starts, given, data, merged_ends) for group in different[:MOST_SHOWN].tolist()),
+        tuple(_parallel(group, starts, from_user, data, merged_ends) for group in different[:MOST_SHOWN].tolist()),
     )
 
 
 def _parallel(
     group: int,
     starts: np.ndarray,
-    given: np.ndarray,
+    from_user: np.ndarray,
     data: list[np.ndarray | None],
     merged_ends: tuple[np.ndarray, np.ndarray],
 ) -> Parallel:
     """One merged edge whose edges have different weights (or features)."""
     indptr, sources = merged_ends
     rows = slice(starts[group], starts[group + 1])
-    own = given[rows] if given.size and given[rows].any() else slice(None)
+    own = from_user[rows] if from_user.size and from_user[rows].any() else slice(None)
     column = next(
         values[rows][own][:, None] if values.ndim == 1 else values[rows][own]
         for values in data[::-1]

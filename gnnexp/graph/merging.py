@@ -117,13 +117,13 @@ def _problem(merged: MergedEdges, names: dict[int, str]) -> Problem:
 
 
 def merged_weights(
-    starts: np.ndarray, given: np.ndarray, weights: np.ndarray, rule: MergeWeights
+    starts: np.ndarray, from_user: np.ndarray, weights: np.ndarray, rule: MergeWeights
 ) -> tuple[np.ndarray, np.ndarray]:
     """Weights of merged edges.
 
     Args:
         starts: `[G + 1]` int64 bounds of groups of parallel edges.
-        given: `[n]` bool, False for edges that were added as reverses; `[0]` if all edges are given.
+        from_user: `[n]` bool, False for edges that were added as reverses; `[0]` if all edges are given.
         weights: `[n]` weight of each edge.
         rule: what the weight of a group is.
 
@@ -134,7 +134,7 @@ def merged_weights(
         DataError: a weight is too large for float32.
     """
     merged, different = np.empty(starts.size - 1, np.float32), np.empty(starts.size - 1, np.bool_)
-    kernels.merge_values(starts, given, weights.astype(np.float64), _NUMBERS[rule], merged, different)
+    kernels.merge_values(starts, from_user, weights.astype(np.float64), _NUMBERS[rule], merged, different)
     large = int((~np.isfinite(merged)).sum())
     if large and np.isfinite(weights).all():
         raise DataError(

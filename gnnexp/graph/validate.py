@@ -41,8 +41,8 @@ def validate_graph(graph: Graph, *, name: str) -> list[Problem]:
     """
     problems: list[Problem] = []
 
-    def report(array: str, found: str, allowed: str, fix: str) -> None:
-        problems.append(Problem(f"{name}: {array}", found, allowed, fix))
+    def report(array: str, value: str, allowed: str, fix: str) -> None:
+        problems.append(Problem(f"{name}: {array}", value, allowed, fix))
 
     arrays = arrays_of(graph)
     problems += check_layout(

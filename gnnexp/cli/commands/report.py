@@ -131,7 +131,7 @@ def choose(names: Sequence[str], command: str = "report") -> ReportSubject:
         ReportSubject(Path(names[0]).stem, _below(RUNS, command))
     ]
     return ReportSubject(
-        chosen[0].name, _each_once(run for one in chosen for run in one.runs), ReportLayout(query=names[0])
+        chosen[0].name, _each_once(run for subject in chosen for run in subject.runs), ReportLayout(query=names[0])
     )
 
 

@@ -98,14 +98,14 @@ def files_next_to(file: Path) -> list[str]:
 def _features(path: Path) -> Matrix:
     """`[V, D]` numbers."""
     if endings(path) in (".npy", ".npz"):
-        found = matrix_of_file(path)
+        matrix = matrix_of_file(path)
     else:
-        found = NumberTable(path, "float32", "," if endings(path) == ".csv" else None).read()
-    values = found if isinstance(found, np.ndarray) else found.data
+        matrix = NumberTable(path, "float32", "," if endings(path) == ".csv" else None).read()
+    values = matrix if isinstance(matrix, np.ndarray) else matrix.data
     broken = int((~np.isfinite(values)).sum())
     if broken:
         raise DataError(Problem(str(path), f"{broken} values", "must be finite numbers", "replace them"))
-    return found
+    return matrix
 
 
 def _labels(path: Path) -> tuple[np.ndarray, list[str]]:
@@ -116,16 +116,16 @@ def _labels(path: Path) -> tuple[np.ndarray, list[str]]:
     """
     if endings(path) == ".npy":
         array = open_npy(path)
-        found = as_labels(array[:, None] if array.ndim == 1 else array, path)
-        assert found is not None
-        return found, []
+        labels = as_labels(array[:, None] if array.ndim == 1 else array, path)
+        assert labels is not None
+        return labels, []
     words = [line.strip() for line in text_of(path, 100).rstrip().splitlines()]
     try:
         numbers = np.array([float(word or "nan") for word in words])
     except ValueError:
         classes = sorted(set(words) - {""})
-        number = {one: place for place, one in enumerate(classes)}
+        number = {name: place for place, name in enumerate(classes)}
         return np.array([number.get(word, -1) for word in words], np.int64), classes
-    found = as_labels(numbers[:, None], path)
-    assert found is not None
-    return found, []
+    labels = as_labels(numbers[:, None], path)
+    assert labels is not None
+    return labels, []

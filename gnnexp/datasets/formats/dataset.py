@@ -88,7 +88,7 @@ class ForeignDataset(Dataset):
 
     def generate(self, folder: Path) -> Graph:
         """Write the graph and, next to its arrays, the ids of its vertices and the names of its classes."""
-        found = self.read()
+        foreign = self.read()
         rules = ForeignRules(
             self.symmetrize,
             self.inverse_relations,
@@ -103,11 +103,11 @@ class ForeignDataset(Dataset):
             self.link_split,
             self.merge_weights,
         )
-        graph, names = graph_of(found, rules, self.name)
+        graph, names = graph_of(foreign, rules, self.name)
         with GraphWriter(folder) as writer:
             for name, values in arrays_of(graph).items():
                 writer.put(name, values)
-            for kind, vertices in found.vertices.items():
+            for kind, vertices in foreign.vertices.items():
                 ids = np.arange(vertices.count) if vertices.ids is None else vertices.ids
                 _save_ids(ids, writer.extra(ids_file(kind)))
             names.write(writer)

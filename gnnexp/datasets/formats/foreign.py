@@ -113,7 +113,7 @@ class ForeignGraph:
         Raises:
             DataError: several types have labels and `asked` is None, or the type `asked` has none.
         """
-        labelled = [kind for kind, one in self.vertices.items() if one.labels is not None]
+        labelled = [kind for kind, vertices in self.vertices.items() if vertices.labels is not None]
         if asked is None and len(labelled) <= 1:
             return labelled[0] if labelled else None
         if asked not in labelled:
@@ -146,28 +146,28 @@ class ForeignRules:
     merge_weights: MergeWeights = "error"
 
 
-def graph_of(found: ForeignGraph, rules: ForeignRules, name: str) -> tuple[Graph, GraphNames]:
+def graph_of(foreign: ForeignGraph, rules: ForeignRules, name: str) -> tuple[Graph, GraphNames]:
     """The checked graph, and its names. Vertices are numbered type by type.
 
     Raises:
         DataError: arrays do not fit together, or a rule of `Graph` is broken.
     """
-    target = found.target(rules.target)
-    labels = _labels(found, target)
-    splits, drawn = _splits(found, rules, target, labels)
-    arrays = _edges(found, rules)
-    counts = [one.count for one in found.vertices.values()]
+    target = foreign.target(rules.target)
+    labels = _labels(foreign, target)
+    splits, drawn = _splits(foreign, rules, target, labels)
+    arrays = _edges(foreign, rules)
+    counts = [vertices.count for vertices in foreign.vertices.values()]
     types = torch.repeat_interleave(torch.tensor(counts)).int() if len(counts) > 1 else None
     num_classes = 0 if labels is None else _num_classes(labels)
     notes = (
-        *found.notes,
+        *foreign.notes,
         *arrays.merged.notes(rules.merge_weights),
         *([f"split drawn by gnnexp, seed {rules.seed}"] * drawn),
     )
     graph = Graph(
         arrays.indptr,
         arrays.indices,
-        _features(found, rules.sparse),
+        _features(foreign, rules.sparse),
         None if labels is None else torch.from_numpy(labels),
         num_classes,
         splits,
@@ -176,9 +176,9 @@ def graph_of(found: ForeignGraph, rules: ForeignRules, name: str) -> tuple[Graph
         edge_weights=arrays.weights,
         name=name,
         notes=notes,
-        links={one: torch.from_numpy(pairs) for one, pairs in found.links.items()},
+        links={split: torch.from_numpy(pairs) for split, pairs in foreign.links.items()},
     )
-    if rules.link_split is not None and found.links:
+    if rules.link_split is not None and foreign.links:
         raise DataError(
             Problem(
                 "dataset.link_split",
@@ -187,19 +187,19 @@ def graph_of(found: ForeignGraph, rules: ForeignRules, name: str) -> tuple[Graph
                 "set dataset.link_split=null",
             )
         )
-    reverses = NO_REVERSES if not rules.symmetrize else len(found.edges) if _inverse(found, rules) else SAME_TYPE
-    relations = [one.name for one in found.edges]
+    reverses = NO_REVERSES if not rules.symmetrize else len(foreign.edges) if _inverse(foreign, rules) else SAME_TYPE
+    relations = [edges.name for edges in foreign.edges]
     graph = hold_out(graph, rules.link_split, seed=rules.seed, reverses=reverses, names=relations)
-    if found.links:
+    if foreign.links:
         graph = without_known(
             graph,
             reverses=reverses,
-            remove=not found.keeps_known,
+            remove=not foreign.keeps_known,
             names=relations,
             why="They stay, because dataset.held_out_edges=keep",
         )
-    classes = found.vertices[target].classes if target is not None else ()
-    return checked(graph, trainable=False), GraphNames(list(found.vertices), list(classes), relations)
+    classes = foreign.vertices[target].classes if target is not None else ()
+    return checked(graph, trainable=False), GraphNames(list(foreign.vertices), list(classes), relations)
 
 
 def _inverse(found: ForeignGraph, rules: ForeignRules) -> bool:
@@ -209,32 +209,44 @@ def _inverse(found: ForeignGraph, rules: ForeignRules) -> bool:
     return wanted and rules.symmetrize and (named or len(found.edges) > 1)
 
 
-def _edges(found: ForeignGraph, rules: ForeignRules) -> CscArrays:
-    starts, edges = found.starts, found.edges
-    total, several = sum(one.source.size for one in edges), len(edges) > 1 or _inverse(found, rules)
+def _edges(foreign: ForeignGraph, rules: ForeignRules) -> CscArrays:
+    starts, edges = foreign.starts, foreign.edges
+    total, several = sum(of_type.source.size for of_type in edges), len(edges) > 1 or _inverse(foreign, rules)
     if not total:
         raise DataError(Problem("dataset.path", "0 edges", "there are no edges", "give at least one"))
     check_memory(40 * total * (1 + rules.symmetrize), f"{total} edges")
-    DataError.raise_all([problem for one in edges for problem in _outside(found, one)])
+    DataError.raise_all([problem for of_type in edges for problem in _outside(foreign, of_type)])
     source, destination = (
         np.concatenate([ends.astype(np.int64, copy=False) + starts[kind] for ends, kind in pairs])
-        for pairs in ([(one.source, one.types[0]) for one in edges], [(one.destination, one.types[1]) for one in edges])
+        for pairs in (
+            [(of_type.source, of_type.types[0]) for of_type in edges],
+            [(of_type.destination, of_type.types[1]) for of_type in edges],
+        )
     )
-    weighted = any(one.weight is not None for one in edges)
+    weighted = any(of_type.weight is not None for of_type in edges)
     weights = (
-        np.concatenate([np.ones(one.source.size, np.float32) if one.weight is None else one.weight for one in edges])
+        np.concatenate(
+            [
+                np.ones(of_type.source.size, np.float32) if of_type.weight is None else of_type.weight
+                for of_type in edges
+            ]
+        )
         if weighted
         else None
     )
-    types = np.repeat(np.arange(len(edges), dtype=np.int32), [one.source.size for one in edges]) if several else None
+    types = (
+        np.repeat(np.arange(len(edges), dtype=np.int32), [of_type.source.size for of_type in edges])
+        if several
+        else None
+    )
     try:
         return build_graph(
             source,
             destination,
-            found.num_nodes,
+            foreign.num_nodes,
             types=types,
             symmetrize=rules.symmetrize,
-            num_relations=len(edges) if _inverse(found, rules) else None,
+            num_relations=len(edges) if _inverse(foreign, rules) else None,
             self_loops=rules.self_loops,
             duplicates=rules.duplicates,
             weights=weights,
@@ -242,7 +254,7 @@ def _edges(found: ForeignGraph, rules: ForeignRules) -> CscArrays:
             by_weight=True,
         )
     except DifferentWeightsError as error:
-        raise error.named({vertex: _id(found, vertex) for vertex in error.vertices}) from None
+        raise error.named({vertex: _id(foreign, vertex) for vertex in error.vertices}) from None
 
 
 def _id(found: ForeignGraph, vertex: int) -> str:
@@ -253,14 +265,14 @@ def _id(found: ForeignGraph, vertex: int) -> str:
     return f"{own}" if len(found.vertices) == 1 else f"{kind} {own}"
 
 
-def _outside(found: ForeignGraph, edges: ForeignEdges) -> list[Problem]:
+def _outside(foreign: ForeignGraph, edges: ForeignEdges) -> list[Problem]:
     """Problems of ends that are no vertices of their type. The offsets of types would hide them."""
     problems = []
     for role, ends, kind in (
         ("source", edges.source, edges.types[0]),
         ("destination", edges.destination, edges.types[1]),
     ):
-        count = found.vertices[kind].count
+        count = foreign.vertices[kind].count
         wrong = np.flatnonzero((ends < 0) | (ends >= count))
         if wrong.size:
             problems.append(
@@ -274,17 +286,17 @@ def _outside(found: ForeignGraph, edges: ForeignEdges) -> list[Problem]:
     return problems
 
 
-def _labels(found: ForeignGraph, target: str | None) -> np.ndarray | None:
+def _labels(foreign: ForeignGraph, target: str | None) -> np.ndarray | None:
     """`[V]` classes or real numbers, or `[V, C]`: -1 or NaN for the vertices of other types."""
     if target is None:
         return None
-    own = found.vertices[target].labels
+    own = foreign.vertices[target].labels
     assert own is not None
     real = own.dtype.kind == "f"
     if own.ndim == 2 and own.shape[1] == 1 and not (real and np.isin(own[~np.isnan(own)], (0, 1)).all()):
         own = own[:, 0]
-    whole = np.full((found.num_nodes, *own.shape[1:]), np.nan if real else -1, np.float32 if real else np.int64)
-    whole[found.starts[target] :][: own.shape[0]] = own
+    whole = np.full((foreign.num_nodes, *own.shape[1:]), np.nan if real else -1, np.float32 if real else np.int64)
+    whole[foreign.starts[target] :][: own.shape[0]] = own
     return whole
 
 
@@ -295,29 +307,30 @@ def _num_classes(labels: np.ndarray) -> int:
 
 
 def _splits(
-    found: ForeignGraph, rules: ForeignRules, target: str | None, labels: np.ndarray | None
+    foreign: ForeignGraph, rules: ForeignRules, target: str | None, labels: np.ndarray | None
 ) -> tuple[Splits, bool]:
     """The split, and whether gnnexp has drawn it.
 
     Raises:
         DataError: `dataset.split=given`, and there is no split.
     """
-    given = [kind for kind, one in found.vertices.items() if one.splits and target in (None, kind)]
-    if rules.split == "given" and not given:
+    with_splits = [kind for kind, vertices in foreign.vertices.items() if vertices.splits and target in (None, kind)]
+    if rules.split == "given" and not with_splits:
         raise DataError(
             Problem(
                 "dataset.split", "given", "the file has no split of the labelled vertices", "set dataset.split=random"
             )
         )
-    if rules.split != "random" and given:
-        starts = found.starts
+    if rules.split != "random" and with_splits:
+        starts = foreign.starts
         parts = {
-            name: [_numbers(found.vertices[kind].splits.get(name)) + starts[kind] for kind in given] for name in SPLITS
+            name: [_numbers(foreign.vertices[kind].splits.get(name)) + starts[kind] for kind in with_splits]
+            for name in SPLITS
         }
         return given_split(*(np.concatenate(parts[name]) for name in SPLITS)), False
     if labels is None:
         return given_split(*(np.empty(0, np.int64),) * 3), False
-    return random_split(found.num_nodes, rules.train, rules.val, seed=rules.seed, among=_labelled(labels)), True
+    return random_split(foreign.num_nodes, rules.train, rules.val, seed=rules.seed, among=_labelled(labels)), True
 
 
 def _labelled(labels: np.ndarray) -> np.ndarray:
@@ -334,9 +347,9 @@ def _numbers(part: np.ndarray | None) -> np.ndarray:
     return np.flatnonzero(part) if part.dtype == bool else part.astype(np.int64)
 
 
-def _features(found: ForeignGraph, sparse: Sparse) -> Tensor | SparseRows | None:
+def _features(foreign: ForeignGraph, sparse: Sparse) -> Tensor | SparseRows | None:
     """`[V, D]`: with several types, the one-hot code of the type, then columns for each type."""
-    blocks = [one.features for one in found.vertices.values()]
+    blocks = [vertices.features for vertices in foreign.vertices.values()]
     if len(blocks) == 1:
         [rows] = blocks
         if rows is None:
@@ -346,7 +359,7 @@ def _features(found: ForeignGraph, sparse: Sparse) -> Tensor | SparseRows | None
                 warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
                 return torch.from_numpy(np.ascontiguousarray(rows, np.float32))
         return feature_rows(scipy.sparse.csr_array(rows), sparse, normalize=False)
-    counts = [one.count for one in found.vertices.values()]
+    counts = [vertices.count for vertices in foreign.vertices.values()]
     codes = one_hot_columns(np.repeat(np.arange(len(counts)), counts)[:, None])
     widened = scipy.sparse.block_diag(
         [

@@ -122,11 +122,11 @@ class GraphStorm(Dataset):
         Raises:
             DataError: there are several, or not those that are asked for.
         """
-        known = [(one.kind[0], label) for one in config.nodes for label in one.labels]
-        found = [
+        known = [(entry.kind[0], label) for entry in config.nodes for label in entry.labels]
+        labels = [
             (kind, label) for kind, label in known if self.label in (None, label.column) and self.target in (None, kind)
         ]
-        if len(found) > 1 or (not found and (self.label or self.target)):
+        if len(labels) > 1 or (not labels and (self.label or self.target)):
             names = ", ".join(f"{label.column} of {kind}" for kind, label in known) or "none"
             raise DataError(
                 Problem(
@@ -136,39 +136,43 @@ class GraphStorm(Dataset):
                     "set dataset.label=COLUMN and dataset.target=TYPE",
                 )
             )
-        return found[0] if found else None
+        return labels[0] if labels else None
 
     def _tables(
         self, config: Gconstruct, chosen: tuple[str, Label] | None, place: Path
     ) -> tuple[Tables, dict[str, str]]:
         """The tables with the columns that `Tables` expects, in the folder `place`; and whose tables they are."""
-        findings, notes, shown = Findings(), [note for one in (*config.nodes, *config.edges) for note in one.notes], {}
+        findings, notes, shown = (
+            Findings(),
+            [note for entry in (*config.nodes, *config.edges) for note in entry.notes],
+            {},
+        )
         nodes: dict[str, str] = {}
         categories: list[str] = []
         by_files = False
         edges: dict[str, Mapping[str, str | None]] = {}
-        relations = Counter(one.kind[1] for one in config.edges)
+        relations = Counter(entry.kind[1] for entry in config.edges)
         with engine(place, self.buffer_bytes, os.cpu_count() or 1) as reader:
-            for one in config.nodes:
-                [kind] = one.kind
+            for entry in config.nodes:
+                [kind] = entry.kind
                 label = chosen[1] if chosen is not None and chosen[0] == kind else None
                 files = {} if label is None or self.split == "random" else label.files
                 columns = findings.attempt(
-                    vertex_columns, reader, one, label, files, place, skip=self.transforms == "skip"
+                    vertex_columns, reader, entry, label, files, place, skip=self.transforms == "skip"
                 )
                 if columns is not None:
                     nodes[kind] = rewritten(reader, columns, place / f"vertices_{quote(kind, safe='')}.parquet")
-                    shown[nodes[kind]] = one.files.shown
+                    shown[nodes[kind]] = entry.files.shown
                     categories += columns.categories
                     notes += columns.notes
                     by_files = by_files or columns.has_split
-            for one in config.edges:
-                name = one.kind[1] if relations[one.kind[1]] == 1 else ":".join(one.kind)
-                columns = findings.attempt(_edge_columns, reader, one, place, self.weight)
+            for entry in config.edges:
+                name = entry.kind[1] if relations[entry.kind[1]] == 1 else ":".join(entry.kind)
+                columns = findings.attempt(_edge_columns, reader, entry, place, self.weight)
                 if columns is not None:
                     file = rewritten(reader, columns, place / f"edges_{quote(name, safe='')}.parquet")
-                    edges[name] = {"table": file, "from": one.kind[0], "to": one.kind[2]}
-                    shown[file] = one.files.shown
+                    edges[name] = {"table": file, "from": entry.kind[0], "to": entry.kind[2]}
+                    shown[file] = entry.files.shown
                     notes += columns.notes
             findings.raise_all()
         train, val = self._shares(chosen)
@@ -220,7 +224,7 @@ class _Translated(Tables):
 
 def _edge_columns(reader: Engine, entry: Entry, place: Path, asked_weight: str | None) -> Columns:
     table = opened(reader, entry, place)
-    names = [one.column for one in entry.features]
+    names = [feature.column for feature in entry.features]
     weights = [name for name in names if name in (USUAL["weight"] if asked_weight == AUTO else (asked_weight,))]
     weight = weights[0] if len(weights) == 1 else None
     asked = [(str(column), end) for column, end in zip(entry.columns, ("source", "destination"), strict=True)]

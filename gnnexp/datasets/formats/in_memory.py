@@ -29,17 +29,22 @@ class InMemory(ForeignDataset):
     def key(self) -> str:
         """SHA-256 of the options, the code and the arrays."""
         digest = hashlib.sha256(super().key().encode())
-        found = self.read()
-        for kind, one in found.vertices.items():
-            digest.update(json.dumps(["vertices", kind, one.count, list(one.classes)]).encode())
-            for part in (one.features, one.labels, one.ids, *(one.splits.get(name) for name in sorted(one.splits))):
+        foreign = self.read()
+        for kind, vertices in foreign.vertices.items():
+            digest.update(json.dumps(["vertices", kind, vertices.count, list(vertices.classes)]).encode())
+            for part in (
+                vertices.features,
+                vertices.labels,
+                vertices.ids,
+                *(vertices.splits.get(name) for name in sorted(vertices.splits)),
+            ):
                 _add(digest, part)
-            digest.update(json.dumps(sorted(one.splits)).encode())
-        for edges in found.edges:
+            digest.update(json.dumps(sorted(vertices.splits)).encode())
+        for edges in foreign.edges:
             digest.update(json.dumps(["edges", edges.name, edges.types, edges.reverse]).encode())
             for part in (edges.source, edges.destination, edges.weight):
                 _add(digest, part)
-        digest.update(json.dumps(list(found.notes)).encode())
+        digest.update(json.dumps(list(foreign.notes)).encode())
         return digest.hexdigest()
 
     def read(self) -> ForeignGraph:

@@ -57,28 +57,30 @@ class AdjacencyMatrix(AdjacencyDataset):
         path = self.sources()[0]
         if endings(path) not in (".npz", ".mtx"):
             raise DataError(Problem(str(path), endings(path), "endings are .npz, .mtx and .mtx.gz", "rename the file"))
-        found = read_sparse_npz(path) if endings(path) == ".npz" else read_matrix_market(path)
-        count, columns = found.shape
+        entries = read_sparse_npz(path) if endings(path) == ".npz" else read_matrix_market(path)
+        count, columns = entries.shape
         check_memory(24 * (count + columns), f"{count} x {columns} vertices")
-        weight, notes = self._weight(str(path), found)
+        weight, notes = self._weight(str(path), entries)
         if count == columns:
-            source, destination = (found.rows, found.columns) if self.source == "row" else (found.columns, found.rows)
+            source, destination = (
+                (entries.rows, entries.columns) if self.source == "row" else (entries.columns, entries.rows)
+            )
             return ForeignGraph(
                 {VERTEX: self.vertices(count)}, [ForeignEdges(source, destination, weight=weight)], notes
             )
         kinds = {ROW: self.vertices(count), COLUMN: ForeignVertices(columns)}
         edges = (
-            ForeignEdges(found.rows, found.columns, EDGE, (ROW, COLUMN), weight)
+            ForeignEdges(entries.rows, entries.columns, EDGE, (ROW, COLUMN), weight)
             if self.source == "row"
-            else ForeignEdges(found.columns, found.rows, EDGE, (COLUMN, ROW), weight)
+            else ForeignEdges(entries.columns, entries.rows, EDGE, (COLUMN, ROW), weight)
         )
         return ForeignGraph(
             kinds, [edges], [f"{count} x {columns}: rows and columns are two types of vertices", *notes]
         )
 
-    def _weight(self, key: str, found: Entries) -> tuple[np.ndarray | None, list[str]]:
+    def _weight(self, key: str, entries: Entries) -> tuple[np.ndarray | None, list[str]]:
         """Weights of the edges, and notes."""
-        values = found.values
+        values = entries.values
         asked = bool((values != 1).any()) if self.weights == "auto" else self.weights
         if not asked:
             return None, []

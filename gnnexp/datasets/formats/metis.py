@@ -60,12 +60,12 @@ class Metis(AdjacencyDataset):
             DataError: it is a graph of WebGraph (LAW).
         """
         files = own_files(place)
-        found = [one for one in files if endings(one) in _ENDINGS]
-        if len(found) == 1:
-            _refuse_webgraph(found[0])
-        if len(found) != 1 or (place.is_dir() and {one.name for one in files} - USUAL != {found[0].name}):
+        graphs = [file for file in files if endings(file) in _ENDINGS]
+        if len(graphs) == 1:
+            _refuse_webgraph(graphs[0])
+        if len(graphs) != 1 or (place.is_dir() and {file.name for file in files} - USUAL != {graphs[0].name}):
             return None
-        return files_next_to(found[0]) if place.is_dir() else []
+        return files_next_to(graphs[0]) if place.is_dir() else []
 
     def file(self) -> Path:
         """The file of the graph."""
@@ -120,15 +120,15 @@ def _rows(path: Path) -> tuple[list[np.ndarray], _Header]:
         body.pop()
     if len(body) != header.count:
         raise DataError(Problem(str(path), f"{len(body)} lines", f"the first line says {header.count} vertices", _FIX))
-    found = []
+    rows = []
     for number, line in body:
         try:
-            found.append(np.array(line.split(), np.int64))
+            rows.append(np.array(line.split(), np.int64))
         except (ValueError, OverflowError):
             raise DataError(
                 Problem(f"{path}, line {number}", line[:60].decode("utf-8", "replace"), "must be whole numbers", _FIX)
             ) from None
-    return found, header
+    return rows, header
 
 
 def _header(key: str, line: bytes) -> _Header:
@@ -165,7 +165,7 @@ def _edges(key: str, rows: list[np.ndarray], header: _Header, *, once: bool) -> 
     )
     lists = [numbers[header.first :] for numbers in rows]
     flat = np.concatenate([np.empty(0, np.int64), *lists])
-    source = np.repeat(np.arange(len(rows)), [one.size // step for one in lists])
+    source = np.repeat(np.arange(len(rows)), [neighbours.size // step for neighbours in lists])
     target, weight = flat[::step] - 1, flat[1::2] if header.edge_weights else None
     wrong = np.flatnonzero((target < 0) | (target >= header.count))
     DataError.raise_all(
@@ -200,8 +200,8 @@ def _refuse_one_way(key: str, source: np.ndarray, target: np.ndarray, weight: np
     values = np.ones(source.size, np.int64) if weight is None else weight
     matrix = scipy.sparse.csr_array((values, (source, target)), shape=(count, count))
     pattern = scipy.sparse.csr_array((np.ones(source.size, np.int64), (source, target)), shape=(count, count))
-    for found, what in ((pattern, "an edge is in one line only"), (matrix, "weights in both lines differ")):
-        difference = scipy.sparse.coo_array(found - scipy.sparse.csr_array(found.T))
+    for two_ways, what in ((pattern, "an edge is in one line only"), (matrix, "weights in both lines differ")):
+        difference = scipy.sparse.coo_array(two_ways - scipy.sparse.csr_array(two_ways.T))
         wrong = np.flatnonzero(difference.data)
         if wrong.size:
             pair = f"{difference.row[wrong[0]] + 1}, {difference.col[wrong[0]] + 1}"

@@ -114,7 +114,7 @@ def foreign_of(
     )
     if features is not None:
         attributes |= {name: _whole_numbers(attributes[name]) for name in chosen}
-    columns = {name: found for name in chosen if (found := _numbers(attributes[name], len(names))) is not None}
+    columns = {name: numbers for name in chosen if (numbers := _numbers(attributes[name], len(names))) is not None}
     if features is not None and len(columns) < len(chosen):
         raise DataError(
             [
@@ -158,11 +158,11 @@ def _attributes(rows: Sequence[Mapping[Any, Any]]) -> dict[str, list[Any]]:
     names = dict.fromkeys(str(name) for data in rows for name in data)
     # A list of values, and the rows of features in double and in single precision.
     check_memory(_CELL * len(names) * len(rows), f"{len(names)} attributes of {len(rows)} vertices")
-    found: dict[str, list[Any]] = {name: [None] * len(rows) for name in names}
+    attributes: dict[str, list[Any]] = {name: [None] * len(rows) for name in names}
     for row, data in enumerate(rows):
         for name, value in data.items():
-            found[str(name)][row] = value
-    return found
+            attributes[str(name)][row] = value
+    return attributes
 
 
 def _refuse_unknown(attributes: Attributes, asked: Mapping[str, Iterable[str | None]]) -> None:
@@ -174,8 +174,8 @@ def _refuse_unknown(attributes: Attributes, asked: Mapping[str, Iterable[str | N
                 f"no vertex has this attribute; attributes are {', '.join(attributes) or 'none'}",
                 f"set dataset.{key} to one of them",
             )
-            for key, given in asked.items()
-            for name in given
+            for key, names in asked.items()
+            for name in names
             if name not in (None, AUTO) and name not in attributes
         ]
     )
@@ -190,21 +190,21 @@ def _found(graph: AttributedGraph, attributes: Attributes, role: str, asked: str
     if asked != AUTO:
         return asked
     fits = _may_be_classes if role == "label" else _are_split_words
-    found = [
+    candidates = [
         name
         for name, values in attributes.items()
         if name not in graph.display and plain(name) in NAMES[role] and fits(values)
     ]
-    if len(found) > 1:
+    if len(candidates) > 1:
         raise DataError(
             Problem(
                 "vertices",
-                found,
-                f"{len(found)} attributes may be the {role}",
+                candidates,
+                f"{len(candidates)} attributes may be the {role}",
                 f"set dataset.{role if role == 'label' else 'split_column'}=ATTRIBUTE",
             )
         )
-    return found[0] if found else None
+    return candidates[0] if candidates else None
 
 
 def _may_be_classes(values: Sequence[Any]) -> bool:
@@ -233,13 +233,13 @@ def _ids(names: Sequence[Any]) -> np.ndarray:
         DataError: two names are the same text.
     """
     if all(
-        isinstance(one, int | np.integer) and not isinstance(one, bool) and -(2**63) <= one < 2**63 for one in names
+        isinstance(name, int | np.integer) and not isinstance(name, bool) and -(2**63) <= name < 2**63 for name in names
     ):
         return np.array(names, np.int64)
-    texts = np.array([str(one) for one in names], object)
+    texts = np.array([str(name) for name in names], object)
     if len(set(texts)) < len(names):
         seen: set[str] = set()
-        again = next(one for one in texts if one in seen or seen.add(one))  # type: ignore[func-returns-value]
+        again = next(name for name in texts if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise DataError(
             Problem(
                 "vertices",
@@ -261,16 +261,20 @@ def _whole_numbers(values: list[Any]) -> list[Any]:
 
 def _numbers(values: Sequence[Any], count: int) -> np.ndarray | None:
     """`[n, w]` float64, NaN where a value is missing; None if they are no numbers and no lists of one length."""
-    present = [one for one in values if one is not None]
-    if present and all(isinstance(one, _NUMBERS) for one in present):
-        return np.array([np.nan if one is None else float(min(max(one, -1e300), 1e300)) for one in values])[:, None]
-    if not present or not all(isinstance(one, list | tuple | np.ndarray) for one in present):
+    present = [value for value in values if value is not None]
+    if present and all(isinstance(value, _NUMBERS) for value in present):
+        return np.array([np.nan if value is None else float(min(max(value, -1e300), 1e300)) for value in values])[
+            :, None
+        ]
+    if not present or not all(isinstance(value, list | tuple | np.ndarray) for value in present):
         return None
     width = len(present[0])
-    if not width or not all(len(one) == width and all(isinstance(item, _NUMBERS) for item in one) for one in present):
+    if not width or not all(
+        len(value) == width and all(isinstance(item, _NUMBERS) for item in value) for value in present
+    ):
         return None
     check_memory(8 * count * width, f"features {count} x {width}")
-    return np.array([[np.nan] * width if one is None else [float(item) for item in one] for one in values])
+    return np.array([[np.nan] * width if value is None else [float(item) for item in value] for value in values])
 
 
 def _features(
@@ -281,7 +285,7 @@ def _features(
     if columns:
         rows = np.concatenate(list(columns.values()), 1)
         wrong = np.abs(rows) > LARGEST if form.empty != "error" else ~(np.abs(rows) <= LARGEST)
-        owner = np.repeat(list(columns), [one.shape[1] for one in columns.values()])
+        owner = np.repeat(list(columns), [block.shape[1] for block in columns.values()])
         places = np.argwhere(wrong)
         DataError.raise_all(
             [
@@ -296,7 +300,7 @@ def _features(
         )
         blocks.append(prepared(rows, form.empty, standardize=form.standardize))
     for name in form.categories:
-        texts = np.array(["" if one is None else str(one) for one in attributes[name]], object)
+        texts = np.array(["" if block is None else str(block) for block in attributes[name]], object)
         missing = np.flatnonzero(texts == "")
         if missing.size and form.empty == "error":
             raise DataError(
@@ -315,7 +319,7 @@ def _features(
     if len(blocks) == 1:
         return blocks[0]
     return (
-        scipy.sparse.csr_array(scipy.sparse.hstack([scipy.sparse.csr_array(one) for one in blocks], format="csr"))
+        scipy.sparse.csr_array(scipy.sparse.hstack([scipy.sparse.csr_array(block) for block in blocks], format="csr"))
         if blocks
         else None
     )
@@ -328,9 +332,11 @@ def _labels(name: str, values: Sequence[Any]) -> tuple[np.ndarray, list[str]]:
         DataError: numbers have fractions, or a list has other values than 0 and 1.
     """
     key = f"vertices, attribute {name}"
-    several = [one for one in values if isinstance(one, list | tuple | np.ndarray)]
+    several = [value for value in values if isinstance(value, list | tuple | np.ndarray)]
     if several:
-        rows = _numbers([one if isinstance(one, list | tuple | np.ndarray) else None for one in values], len(values))
+        rows = _numbers(
+            [value if isinstance(value, list | tuple | np.ndarray) else None for value in values], len(values)
+        )
         if rows is None or not np.isin(rows[~np.isnan(rows)], (0, 1)).all():
             raise DataError(
                 Problem(
@@ -341,18 +347,18 @@ def _labels(name: str, values: Sequence[Any]) -> tuple[np.ndarray, list[str]]:
                 )
             )
         return rows, []
-    plain_values = [_label(one) for one in values]
-    known = {one for one in plain_values if one is not None}
-    broken = [one for one in known if isinstance(one, float)]
+    plain_values = [_label(value) for value in values]
+    known = {value for value in plain_values if value is not None}
+    broken = [value for value in known if isinstance(value, float)]
     if broken:
         raise DataError(
             Problem(key, broken[0], "classes must be names or whole numbers", "set dataset.label to another attribute")
         )
-    whole = all(isinstance(one, int) for one in known)
-    classes = sorted(known) if whole else sorted({str(one) for one in known})
-    number = {one: place for place, one in enumerate(classes)}
-    labels = [-1 if one is None else number[one if whole else str(one)] for one in plain_values]
-    return np.array(labels, np.int64), [str(one) for one in classes]
+    whole = all(isinstance(value, int) for value in known)
+    classes = sorted(known) if whole else sorted({str(value) for value in known})
+    number = {value: place for place, value in enumerate(classes)}
+    labels = [-1 if value is None else number[value if whole else str(value)] for value in plain_values]
+    return np.array(labels, np.int64), [str(value) for value in classes]
 
 
 def _label(value: Any) -> str | int | float | None:  # noqa: ANN401
@@ -374,7 +380,7 @@ def _splits(attributes: Attributes, split: str | None, names: Sequence[Any]) -> 
         DataError: the attribute has other words.
     """
     if split is not None:
-        words = ["" if one is None else str(one).strip().lower() for one in attributes[split]]
+        words = ["" if value is None else str(value).strip().lower() for value in attributes[split]]
         wrong = [row for row, word in enumerate(words) if word and word not in SPLIT_WORDS]
         DataError.raise_all(
             [
@@ -389,10 +395,10 @@ def _splits(attributes: Attributes, split: str | None, names: Sequence[Any]) -> 
         )
         return {part: np.array([SPLIT_WORDS.get(word) == part for word in words]) for part in ("train", "val", "test")}
     masks = {
-        part: np.array([bool(one) for one in attributes[name]])
+        part: np.array([bool(value) for value in attributes[name]])
         for name, part in MASKS.items()
         if name in attributes
-        and all(one is None or (isinstance(one, _NUMBERS) and one in (0, 1)) for one in attributes[name])
+        and all(value is None or (isinstance(value, _NUMBERS) and value in (0, 1)) for value in attributes[name])
     }
     empty = np.zeros(len(names), np.bool_)
     return {part: masks.get(part, empty) for part in ("train", "val", "test")} if "train" in masks else {}
@@ -403,12 +409,14 @@ def _edges(graph: AttributedGraph, weight: str | None, *, both_directions: bool)
     """All edges, and notes."""
     known = dict.fromkeys(name for data in graph.edges for name in data)
     if weight == AUTO:
-        found = [name for name in known if plain(name) in NAMES["weight"]]
-        if len(found) > 1:
+        candidates = [name for name in known if plain(name) in NAMES["weight"]]
+        if len(candidates) > 1:
             raise DataError(
-                Problem("edges", found, "several attributes may be the weight", "set dataset.weight=ATTRIBUTE, or null")
+                Problem(
+                    "edges", candidates, "several attributes may be the weight", "set dataset.weight=ATTRIBUTE, or null"
+                )
             )
-        weight = found[0] if found else None
+        weight = candidates[0] if candidates else None
     elif weight is not None and weight not in known:
         raise DataError(
             Problem(
@@ -436,14 +444,14 @@ def _weights(graph: AttributedGraph, weight: str) -> tuple[np.ndarray, list[str]
         DataError: a weight is no finite number.
     """
     values = [data.get(weight) for data in graph.edges]
-    found = np.ones(len(values), np.float64)
+    weights = np.ones(len(values), np.float64)
     for place, value in enumerate(values):
         try:
-            found[place] = 1 if value is None else float(value)
+            weights[place] = 1 if value is None else float(value)
         except (TypeError, ValueError, OverflowError):
-            found[place] = np.nan
-    wrong = np.flatnonzero(~np.isfinite(found.astype(np.float32)))
-    ends = [[graph.names[one] for one in graph.ends[place]] for place in wrong[:_SHOWN].tolist()]
+            weights[place] = np.nan
+    wrong = np.flatnonzero(~np.isfinite(weights.astype(np.float32)))
+    ends = [[graph.names[end] for end in graph.ends[place]] for place in wrong[:_SHOWN].tolist()]
     DataError.raise_all(
         [
             Problem(
@@ -457,4 +465,4 @@ def _weights(graph: AttributedGraph, weight: str) -> tuple[np.ndarray, list[str]
     )
     missing = sum(value is None for value in values)
     notes = [f"weight={weight}" + (f"; {missing} edges without it have 1" if missing else "")]
-    return found, notes
+    return weights, notes

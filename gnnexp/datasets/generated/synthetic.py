@@ -235,9 +235,11 @@ def num_candidates(data: Synthetic, model: EdgeModel) -> int:
 
     low, high = target, 16 * target
     if distinct(high) < target:
-        found, most = data.sizes.num_edges, int(2 * distinct(high))
+        num_edges, most = data.sizes.num_edges, int(2 * distinct(high))
         fix = "lower dataset.num_edges, dataset.skew or dataset.locality, or raise dataset.num_nodes"
-        raise ConfigError(Problem("dataset.num_edges", found, f"at most about {most} at this skew and locality", fix))
+        raise ConfigError(
+            Problem("dataset.num_edges", num_edges, f"at most about {most} at this skew and locality", fix)
+        )
     while high - low > 1e-4 * low:
         middle = (low + high) / 2
         low, high = (low, middle) if distinct(middle) >= target else (middle, high)

@@ -152,8 +152,8 @@ def _labels(graph: Graph) -> tuple[list[int], dict[str, float], int]:
     values = labels[~labels.isnan()].double()
     if not values.numel():
         return [], {}, graph.num_nodes
-    found = {"min": float(values.min()), "mean": float(values.mean()), "max": float(values.max())}
-    return [], found, graph.num_nodes - values.numel()
+    spread = {"min": float(values.min()), "mean": float(values.mean()), "max": float(values.max())}
+    return [], spread, graph.num_nodes - values.numel()
 
 
 def _skew(degree: np.ndarray) -> float:
@@ -172,10 +172,10 @@ def _reciprocal(sources: np.ndarray, destinations: np.ndarray, num_nodes: int) -
     keys = keys[np.diff(keys, prepend=-1) != 0]
     reverse = keys % num_nodes * num_nodes + keys // num_nodes
     reverse.sort()
-    found = 0
+    reverses = 0
     for start in range(0, keys.size, _BLOCK):
         block = reverse[start : start + _BLOCK]
         places = np.searchsorted(keys, block)
         places[places == keys.size] = 0
-        found += int((keys[places] == block).sum())
-    return found / keys.size if keys.size else 0.0
+        reverses += int((keys[places] == block).sum())
+    return reverses / keys.size if keys.size else 0.0

@@ -48,17 +48,19 @@ def recognised(
     place = path.expanduser().absolute()
     if not place.exists():
         raise DataError(Problem("PATH", str(path), "there is no such file or folder", "correct the path"))
-    found = {choice: lines for choice, kind in datasets.items() if (lines := kind.recognised(place)) is not None}
-    if len(found) > 1:
+    lines_of_choice = {
+        choice: lines for choice, kind in datasets.items() if (lines := kind.recognised(place)) is not None
+    }
+    if len(lines_of_choice) > 1:
         raise DataError(
             Problem(
                 "PATH",
                 str(path),
-                f"may be any of {', '.join(found)}",
-                f"choose: gnnexp run dataset={next(iter(found))} dataset.path={path}",
+                f"may be any of {', '.join(lines_of_choice)}",
+                f"choose: gnnexp run dataset={next(iter(lines_of_choice))} dataset.path={path}",
             )
         )
-    for choice, lines in found.items():
+    for choice, lines in lines_of_choice.items():
         read = [f"dataset={choice}", *lines]
         return FormatGuess(choice, [*read, f"dataset.path={hydra_text(str(place))}"] if not _with_path(lines) else read)
     sample = None if limit is None or folder is None else sample_of(place, limit, folder)

@@ -43,7 +43,9 @@ def _musae(folder: Path) -> list[str] | None:
     if len(names) != 1 or not is_file(folder / f"{names[0]}_target.csv"):
         return None
     [name] = names
-    words = [one for one in (f"{name}_features.json", f"{name}.json") if is_file(folder / one)]
+    words = [
+        name_of_file for name_of_file in (f"{name}_features.json", f"{name}.json") if is_file(folder / name_of_file)
+    ]
     if len(words) != 1:
         return None
     target = f"{name}_target.csv"
@@ -56,7 +58,7 @@ def _musae(folder: Path) -> list[str] | None:
     columns, values = _csv(folder / target)
     # Edges of the sets of Twitch name vertices by the column `new_id`.
     lines += ["dataset.id=new_id"] if "new_id" in columns else []
-    label = next((one for one in _TARGETS if one in columns), None)
+    label = next((target for target in _TARGETS if target in columns), None)
     if label is None or len(values[label]) > _MOST_CLASSES:  # numbers of visits of Wikipedia's pages are no classes
         return [*lines, "dataset.label=null"] if label else lines
     return [*lines, f"dataset.label={label}"]
@@ -119,7 +121,7 @@ def _hugging_face(folder: Path) -> list[str] | None:
                     "write the vertices and the edges of all graphs into two tables",
                 )
             )
-        plain_names = {plain(one) for one in columns}
+        plain_names = {plain(column) for column in columns}
         if any({*pair} <= plain_names for pair in PAIRS) or "edge" in name:
             edges.append(paths)
         elif plain_names & {*NAMES["id"]} or "node" in name or "vert" in name:
@@ -138,16 +140,18 @@ def _configurations(folder: Path) -> dict[str, list[Path]]:
     try:
         text = read_limited(folder / "README.md", _README_BYTES).decode("utf-8-sig")
         header = text.split("---", 2)[1] if text.startswith("---") else ""
-        found = parse_yaml(header.encode()) if len(header) <= _HEADER else None
+        content = parse_yaml(header.encode()) if len(header) <= _HEADER else None
     except (OSError, ValueError):
         return {}
     tables: dict[str, list[Path]] = {}
-    configs = found.get("configs") if isinstance(found, dict) else None
-    for one in configs if isinstance(configs, list) else ():
-        if isinstance(one, dict):
-            paths = [path for pattern in _patterns(one.get("data_files")) for path in sorted(_matches(folder, pattern))]
-            tables[str(one.get("config_name"))] = [path for path in dict.fromkeys(paths) if is_file(path)]
-    return {name: paths for name, paths in tables.items() if paths and all(one.suffix == ".parquet" for one in paths)}
+    configs = content.get("configs") if isinstance(content, dict) else None
+    for entry in configs if isinstance(configs, list) else ():
+        if isinstance(entry, dict):
+            paths = [
+                path for pattern in _patterns(entry.get("data_files")) for path in sorted(_matches(folder, pattern))
+            ]
+            tables[str(entry.get("config_name"))] = [path for path in dict.fromkeys(paths) if is_file(path)]
+    return {name: paths for name, paths in tables.items() if paths and all(path.suffix == ".parquet" for path in paths)}
 
 
 def _patterns(entry: object) -> list[str]:
@@ -173,7 +177,7 @@ def _matches(folder: Path, pattern: str) -> list[Path]:
 def _shards(folder: Path) -> dict[str, list[Path]]:
     """Numbered Parquet shards in the folders below: a folder is a table, except `data`, where names tell tables."""
     tables: dict[str, list[Path]] = {}
-    for inner in sorted(one for one in (*folder.iterdir(), *folder.glob("data/*")) if one.is_dir()):
+    for inner in sorted(entry for entry in (*folder.iterdir(), *folder.glob("data/*")) if entry.is_dir()):
         for path in tables_in(inner):
             shard = _SHARD.match(path.name)
             if shard is None:

@@ -35,15 +35,17 @@ class TableSource:
 def tables_at(place: Path) -> tuple[list[TableSource], list[Path]]:
     """All tables of a file or a folder, and the other files."""
     entries = sorted(place.iterdir()) if place.is_dir() else [place]
-    files = [one for one in entries if is_file(one) and not one.name.startswith(".")]
-    tables, others = [one for one in files if format_of(one)], [one for one in files if not format_of(one)]
-    found = [_place(text, paths) for text, paths in _with_shards(tables)]
-    for folder in (one for one in entries if one.is_dir() and not one.name.startswith(".")):
-        shards = [one for one in sorted(folder.iterdir()) if is_file(one) and format_of(one)]
-        if shards and len({format_of(one) for one in shards}) == 1:
-            found.append(_place(folder.name, shards))
-    names = [one.name for one in found]
-    return [replace(one, name=plain(one.text)) if names.count(one.name) > 1 else one for one in found], others
+    files = [entry for entry in entries if is_file(entry) and not entry.name.startswith(".")]
+    tables, others = [entry for entry in files if format_of(entry)], [entry for entry in files if not format_of(entry)]
+    sources = [_place(text, paths) for text, paths in _with_shards(tables)]
+    for folder in (entry for entry in entries if entry.is_dir() and not entry.name.startswith(".")):
+        shards = [entry for entry in sorted(folder.iterdir()) if is_file(entry) and format_of(entry)]
+        if shards and len({format_of(entry) for entry in shards}) == 1:
+            sources.append(_place(folder.name, shards))
+    names = [source.name for source in sources]
+    return [
+        replace(source, name=plain(source.text)) if names.count(source.name) > 1 else source for source in sources
+    ], others
 
 
 def _place(text: str, paths: Sequence[Path]) -> TableSource:

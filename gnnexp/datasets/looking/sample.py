@@ -67,14 +67,14 @@ def sample_of(place: Path, limit: int, folder: Path) -> Sample | None:
         DataError: a file is damaged.
     """
     tables, others = tables_at(place)
-    total = sum(path.stat().st_size for one in tables for path in one.files.paths)
+    total = sum(path.stat().st_size for source in tables for path in source.files.paths)
     if total <= limit:
         return None
-    share = max(_LEAST, limit // _SHARE // max(1, sum(len(one.files.paths) for one in tables)))
+    share = max(_LEAST, limit // _SHARE // max(1, sum(len(source.files.paths) for source in tables)))
     root = place if place.is_dir() else place.parent
     rows = [
-        ([path.relative_to(root) for path in one.files.paths], _sampled(one, root, folder, (share, limit)))
-        for one in tables
+        ([path.relative_to(root) for path in source.files.paths], _sampled(source, root, folder, (share, limit)))
+        for source in tables
     ]
     for path in others:
         if path.suffix in _OTHER_FILES:
@@ -82,22 +82,22 @@ def sample_of(place: Path, limit: int, folder: Path) -> Sample | None:
     return Sample(folder if place.is_dir() else folder / place.name, rows, total)
 
 
-def _sampled(one: TableSource, root: Path, folder: Path, sizes: tuple[int, int]) -> Rows:
-    found, (share, limit) = [], sizes
-    for path in one.files.paths:
+def _sampled(source: TableSource, root: Path, folder: Path, sizes: tuple[int, int]) -> Rows:
+    parts, (share, limit) = [], sizes
+    for path in source.files.paths:
         target = folder / path.relative_to(root)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            found.append(
+            parts.append(
                 _of_columns(path, target, share)
-                if one.files.format in ("parquet", "arrow")
+                if source.files.format in ("parquet", "arrow")
                 else _of_text(path, target, share, limit)
             )
         except (OSError, EOFError, ValueError) as error:
             raise DataError(
                 Problem(str(path), str(error)[:200], "this table cannot be read", "correct the file, or write it again")
             ) from None
-    return Rows(sum(part.read for part in found), sum(part.total for part in found), all(part.exact for part in found))
+    return Rows(sum(part.read for part in parts), sum(part.total for part in parts), all(part.exact for part in parts))
 
 
 def _of_columns(path: Path, target: Path, share: int) -> Rows:

@@ -63,31 +63,31 @@ def facts_of_sample(dataset: Tables, sample: Sample) -> SampledFacts:
     here = replace(dataset, path=str(place))
     with tempfile.TemporaryDirectory() as scratch, engine(Path(scratch), _MEMORY, os.cpu_count() or 1) as reader:
         layout = here.layout(reader)
-        tables = [*(one.table for one in layout.vertices.values()), *(one.table for one in layout.edges)]
+        tables = [*(part.table for part in layout.vertices.values()), *(part.table for part in layout.edges)]
         rows = {table.name: _rows_of(sample, place, table.files.paths) for table in tables}
         known = {
             kind: rows[layout.vertices[kind].table.name].total if kind in layout.vertices else None
             for kind in layout.types
         }
-        counted = [one for one in known.values() if one is not None]
+        counted = [part for part in known.values() if part is not None]
         labels = next(
             (
-                read_labels(reader, one, here.label_kind, here.no_label)
-                for one in layout.vertices.values()
-                if one.label is not None
+                read_labels(reader, part, here.label_kind, here.no_label)
+                for part in layout.vertices.values()
+                if part.label is not None
             ),
             None,
         )
         file = here.feature_file()
         size, spread = (0, 0.0) if file is None else _of_file(file)
-        for one in layout.vertices.values() if file is None else ():
-            more, widest = _of_columns(reader, one)
+        for part in layout.vertices.values() if file is None else ():
+            more, widest = _of_columns(reader, part)
             size, spread = size + more, max(spread, widest)
         return SampledFacts(
-            rows_read=sum(one.read for one in rows.values()),
+            rows_read=sum(part.read for part in rows.values()),
             vertices=sum(counted) if len(counted) == len(known) else None,
-            edges=sum(rows[one.table.name].total for one in layout.edges),
-            exact=all(one.exact for one in rows.values()),
+            edges=sum(rows[part.table.name].total for part in layout.edges),
+            exact=all(part.exact for part in rows.values()),
             types=known,
             relations=layout.relations,
             features=size,

@@ -55,10 +55,10 @@ def guess_tables(place: Path, named: Path) -> tuple[list[str], dict[str, int]] |
     """
     folder = named if named.is_dir() else named.parent
     with tempfile.TemporaryDirectory() as scratch, engine(Path(scratch), _MEMORY, os.cpu_count() or 1) as reader:
-        found, form = _sorted(reader, place)
-        if not found.edges and not found.nodes:
+        sorted_tables, form = _sorted(reader, place)
+        if not sorted_tables.edges and not sorted_tables.nodes:
             return None
-        if not found.edges:
+        if not sorted_tables.edges:
             raise DataError(
                 Problem(
                     "PATH",
@@ -69,8 +69,13 @@ def guess_tables(place: Path, named: Path) -> tuple[list[str], dict[str, int]] |
                     "dataset.destination=COLUMN",
                 )
             )
-        overrides = ["dataset=tables", f"dataset.path={hydra_text(str(folder))}", *form, *_overrides(reader, found)]
-        return overrides, _classes(reader, found.nodes)
+        overrides = [
+            "dataset=tables",
+            f"dataset.path={hydra_text(str(folder))}",
+            *form,
+            *_overrides(reader, sorted_tables),
+        ]
+        return overrides, _classes(reader, sorted_tables.nodes)
 
 
 def _classes(reader: Engine, nodes: Mapping[str, SqlTable]) -> dict[str, int]:
@@ -96,15 +101,15 @@ def _sorted(reader: Engine, place: Path) -> tuple[_Found, list[str]]:
     """The tables of a place by what they hold, and overrides for how texts are written."""
     places, others = tables_at(place)
     rows = [path for path in others if path.suffix in (".npy", ".npz") and _is_matrix(path)]
-    bags = [one for one in places if one.text.endswith(".json") and _names_lists(one.files.paths[0])]
-    rows += [one.files.paths[0] for one in bags]
-    tables, form = read_tables(reader, [one for one in places if one not in bags])
+    bags = [source for source in places if source.text.endswith(".json") and _names_lists(source.files.paths[0])]
+    rows += [source.files.paths[0] for source in bags]
+    tables, form = read_tables(reader, [source for source in places if source not in bags])
     groups: dict[str, dict[str, SqlTable]] = {"edges": {}, "nodes": {}, "": {}}
     for name, table in tables.items():
         groups[_group(reader, name, table)][name] = table
     edges, nodes = groups["edges"], groups["nodes"]
     for name, table in groups[""].items():
-        ends = [one for one in table.types for kind in nodes if plain(one) in words_of(kind)]
+        ends = [name for name in table.types for kind in nodes if plain(name) in words_of(kind)]
         if len(ends) != 2:
             raise DataError(
                 Problem(
@@ -116,7 +121,7 @@ def _sorted(reader: Engine, place: Path) -> tuple[_Found, list[str]]:
                 )
             )
         edges[name] = table
-    return _Found(edges, nodes, rows, {one.name: one.text for one in places}), form
+    return _Found(edges, nodes, rows, {source.name: source.text for source in places}), form
 
 
 def _group(reader: Engine, place: str, table: SqlTable) -> str:
@@ -164,25 +169,25 @@ def _names_lists(path: Path) -> bool:
         content = parse_json(text)
     except ValueError:
         return False
-    return isinstance(content, dict) and bool(content) and all(isinstance(one, list) for one in content.values())
+    return isinstance(content, dict) and bool(content) and all(isinstance(names, list) for names in content.values())
 
 
-def _overrides(reader: Engine, found: _Found) -> list[str]:
-    edges, nodes, lines = found.edges, found.nodes, list[str]()
+def _overrides(reader: Engine, tables: _Found) -> list[str]:
+    edges, nodes, lines = tables.edges, tables.nodes, list[str]()
     if len(nodes) == 1:
         [(name, table)] = nodes.items()
-        lines += [f"dataset.nodes={hydra_text(found.texts[name])}", *_of_nodes(reader, table)]
+        lines += [f"dataset.nodes={hydra_text(tables.texts[name])}", *_of_nodes(reader, table)]
     elif nodes:
-        entries = (f"{kind}: {hydra_text(found.texts[kind])}" for kind in nodes)
+        entries = (f"{kind}: {hydra_text(tables.texts[kind])}" for kind in nodes)
         lines.append(f"dataset.nodes={{{', '.join(entries)}}}")
     if len(edges) == 1 and len(nodes) < 2:
         [(name, table)] = edges.items()
-        lines += [f"dataset.edges={hydra_text(found.texts[name])}", *_of_edges(table)]
+        lines += [f"dataset.edges={hydra_text(tables.texts[name])}", *_of_edges(table)]
     else:
-        entries = (f"{kind}: {{{', '.join(_entry(reader, found, kind))}}}" for kind in edges)
+        entries = (f"{kind}: {{{', '.join(_entry(reader, tables, kind))}}}" for kind in edges)
         lines.append(f"dataset.edges={{{', '.join(entries)}}}")
-    if len(found.rows) == 1 and len(nodes) < 2:
-        lines.append(f"dataset.features={hydra_text(found.rows[0].name)}")
+    if len(tables.rows) == 1 and len(nodes) < 2:
+        lines.append(f"dataset.features={hydra_text(tables.rows[0].name)}")
     if any(_has_split(reader, table) for table in nodes.values()):
         lines.append("dataset.split=column")
     if any(_has_empty_cells(reader, table) for table in nodes.values()):
@@ -236,20 +241,20 @@ def _has_empty_cells(reader: Engine, table: SqlTable) -> bool:
     return bool(reader.rows(f"SELECT count(*) FROM {table.name} WHERE {missing}", table)[0][0])
 
 
-def _entry(reader: Engine, found: _Found, place: str) -> list[str]:
+def _entry(reader: Engine, tables: _Found, place: str) -> list[str]:
     """The keys of a table of edges between types of vertices.
 
     The types follow from the names of the columns, or from their first ids, which are all of one type.
     """
-    table, nodes = found.edges[place], found.nodes
-    keys = [f"table: {hydra_text(found.texts[place])}"]
+    table, nodes = tables.edges[place], tables.nodes
+    keys = [f"table: {hydra_text(tables.texts[place])}"]
     by_name = [(name, kind) for name in table.types for kind in nodes if plain(name) in words_of(kind)]
     if len(by_name) == 2:
         ends = by_name
     else:
         plain_names = {plain(name): name for name in table.types}
         names = next(
-            ([plain_names[one] for one in pair] for pair in PAIRS if {*pair} <= {*plain_names}), list(table.types)[:2]
+            ([plain_names[end] for end in pair] for pair in PAIRS if {*pair} <= {*plain_names}), list(table.types)[:2]
         )
         ends = [(name, _type_of(reader, table, name, nodes) if len(nodes) > 1 else "") for name in names]
     for end, key, (name, kind) in zip(("from", "to"), ("source", "destination"), ends, strict=False):
@@ -268,9 +273,9 @@ def _type_of(reader: Engine, table: SqlTable, name: str, nodes: Mapping[str, Sql
         first = (
             f"(SELECT {in_sql(name)}::VARCHAR AS id FROM {table.name} WHERE {in_sql(name)} IS NOT NULL LIMIT {_FIRST})"
         )
-        there = f"(SELECT {in_sql(str(identity))}::VARCHAR FROM {vertices.name})"
-        known, rows = reader.rows(f"SELECT count(*) FILTER (id IN {there}), count(*) FROM {first}", table)[0]
+        known_ids = f"(SELECT {in_sql(str(identity))}::VARCHAR FROM {vertices.name})"
+        known, rows = reader.rows(f"SELECT count(*) FILTER (id IN {known_ids}), count(*) FROM {first}", table)[0]
         some += [kind] if known else []
         every += [kind] if known == rows else []
-    found = every or some
-    return found[0] if len(found) == 1 else ""
+    kinds = every or some
+    return kinds[0] if len(kinds) == 1 else ""

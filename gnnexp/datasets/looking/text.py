@@ -26,21 +26,21 @@ def read_tables(reader: Engine, places: Sequence[TableSource]) -> tuple[dict[str
         DataError: a table cannot be read, or the texts differ in encoding or in having names.
     """
     form = TextForm(
-        encoding=_encoding([path for one in places if one.files.format == "text" for path in one.files.paths])
+        encoding=_encoding([path for source in places if source.files.format == "text" for path in source.files.paths])
     )
 
     def read() -> dict[str, SqlTable]:
-        return {one.name: reader.table(one.files, form) for one in places}
+        return {source.name: reader.table(source.files, form) for source in places}
 
     tables = read()
     headers = {
-        name: header for name, one in tables.items() if (header := _header(reader, one, list(tables))) is not None
+        name: header for name, source in tables.items() if (header := _header(reader, source, list(tables))) is not None
     }
     if headers:
         form = replace(form, header=_one_header(tables, headers))
         tables = read()
     nulls = _nulls(reader, tables)
-    decimal = any(_has_decimal_commas(reader, one) for one in tables.values())
+    decimal = any(_has_decimal_commas(reader, source) for source in tables.values())
     if nulls or decimal:
         form = replace(form, nulls=["", *nulls], decimal="," if decimal else ".")
         tables = read()
@@ -68,17 +68,17 @@ def _encoding(paths: Sequence[Path]) -> str:
     Raises:
         DataError: the texts have different encodings.
     """
-    found = {path: one for path in paths if (one := _encoding_of(path)) is not None}
-    if len(set(found.values())) > 1:
+    encodings = {path: encoding for path in paths if (encoding := _encoding_of(path)) is not None}
+    if len(set(encodings.values())) > 1:
         raise DataError(
             Problem(
                 "PATH",
-                {path.name: one for path, one in found.items()},
+                {path.name: encoding for path, encoding in encodings.items()},
                 "the texts have different encodings",
                 "write all of them in UTF-8",
             )
         )
-    return next(iter(found.values()), "utf-8")
+    return next(iter(encodings.values()), "utf-8")
 
 
 def _encoding_of(path: Path) -> str | None:
@@ -135,7 +135,7 @@ def _texts(table: SqlTable) -> list[str]:
 
 def _nulls(reader: Engine, tables: dict[str, SqlTable]) -> list[str]:
     """Words for empty cells in columns that are otherwise numbers."""
-    found: dict[str, None] = {}
+    nulls: dict[str, None] = {}
     for table in tables.values():
         for name in _texts(table):
             first = f"(SELECT {quoted(name)} AS value FROM {table.name} LIMIT {FIRST})"
@@ -148,8 +148,8 @@ def _nulls(reader: Engine, tables: dict[str, SqlTable]) -> list[str]:
             ]
             some = reader.rows(f"SELECT count({numbers}) FROM {first}", table)[0][0]
             if words and some and {*words} <= {*NULLS}:
-                found |= dict.fromkeys(sorted(words))
-    return list(found)
+                nulls |= dict.fromkeys(sorted(words))
+    return list(nulls)
 
 
 def _has_decimal_commas(reader: Engine, table: SqlTable) -> bool:

@@ -172,14 +172,14 @@ class Aminer(VerifiedDataset):
             )
             for split in ("train", "val", "test")
         ]
-        given = {
+        rows_of_type = {
             letter: findings.attempt(_read_features, files[f"{letter}_feat.npz"])
             for letter in order
             if f"{letter}_feat.npz" in files
         }
         findings.raise_all()
-        edges = {name: found for name, found in zip(names, pairs, strict=True) if found is not None}
-        features = {letter: rows for letter, rows in given.items() if rows is not None}
+        edges = {name: ends for name, ends in zip(names, pairs, strict=True) if ends is not None}
+        features = {letter: rows for letter, rows in rows_of_type.items() if rows is not None}
         sizes = _sizes(order, edges, labels.size, features, folder)
         return checked(self._graph(labels, edges, sizes, features, folder, [ids for ids in splits if ids is not None]))
 
@@ -195,13 +195,13 @@ class Aminer(VerifiedDataset):
         starts = dict(zip(sizes, accumulate(sizes.values(), initial=0), strict=False))
         num_nodes = sum(sizes.values())
         src, dst = np.concatenate(
-            [found + np.array([starts[name[0]], starts[name[1]]]) for name, found in edges.items()]
+            [ends + np.array([starts[name[0]], starts[name[1]]]) for name, ends in edges.items()]
         ).T
         arrays = build_graph(
             src,
             dst,
             num_nodes,
-            types=np.repeat(np.arange(len(edges)), [len(found) for found in edges.values()]),
+            types=np.repeat(np.arange(len(edges)), [len(ends) for ends in edges.values()]),
             symmetrize=self.symmetrize,
             num_relations=len(edges) if self.inverse_relations else None,
         )
@@ -217,14 +217,14 @@ class Aminer(VerifiedDataset):
             node_types=torch.from_numpy(np.repeat(np.arange(len(sizes), dtype=np.int32), list(sizes.values()))),
             name=self.name,
             notes=(
-                f"vertices: {', then '.join(f'{count} {_word(one)}' for one, count in sizes.items())}",
+                f"vertices: {', then '.join(f'{count} {_word(letter)}' for letter, count in sizes.items())}",
                 *([f"features in {', '.join(unused)} are not used: dataset.features=given"] if unused else []),
                 *self.origin_notes(),
             ),
         )
 
     def _features(
-        self, sizes: Mapping[str, int], given: Mapping[str, scipy.sparse.csr_array]
+        self, sizes: Mapping[str, int], rows_of_type: Mapping[str, scipy.sparse.csr_array]
     ) -> SparseRows | torch.Tensor | None:
         if self.features == "none":
             return None
@@ -232,7 +232,8 @@ class Aminer(VerifiedDataset):
             return _one_hot(sum(sizes.values()))
         codes = one_hot_columns(np.repeat(np.arange(len(sizes)), list(sizes.values()))[:, None])
         blocks = [
-            given.get(letter, scipy.sparse.csr_array((count, 0), dtype=np.float32)) for letter, count in sizes.items()
+            rows_of_type.get(letter, scipy.sparse.csr_array((count, 0), dtype=np.float32))
+            for letter, count in sizes.items()
         ]
         rows = scipy.sparse.csr_array(scipy.sparse.hstack([codes, scipy.sparse.block_diag(blocks)], format="csr"))
         rows.sum_duplicates()
@@ -272,7 +273,7 @@ def _target(name: str, relations: Sequence[str], folder: Path) -> str:
     if name in _KNOWN:
         return _KNOWN[name][1]
     letters = dict.fromkeys("".join(relations))
-    ends = {found[1] for one in folder.glob("*.npz") if (found := _META_PATH.fullmatch(one.name))} & {*letters}
+    ends = {match[1] for file in folder.glob("*.npz") if (match := _META_PATH.fullmatch(file.name))} & {*letters}
     ends = ends or {relation[0] for relation in relations}
     if len(ends) != 1:
         allowed = (
@@ -364,7 +365,7 @@ def _sizes(
     problems = []
     for letter in order[1:]:
         sizes[letter] = 1 + max(
-            int(found[:, place].max()) for name, found in edges.items() for place in (0, 1) if name[place] == letter
+            int(ends[:, place].max()) for name, ends in edges.items() for place in (0, 1) if name[place] == letter
         )
     for letter, rows in features.items():
         if rows.shape[0] < sizes[letter] or (letter == order[0] and rows.shape[0] != num_labelled):

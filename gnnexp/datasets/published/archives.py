@@ -73,18 +73,18 @@ class Archives:
             )
         if (file := self._usual(place, name)) is not None:
             return file
-        found = self.within(place)
-        named = [one for one in found if self._name_of(one) == name]
+        files = self.within(place)
+        named = [candidate for candidate in files if self._name_of(candidate) == name]
         # A folder of its own has one data set. In a user's folder, another name than the default is a demand.
-        if len(named or found) == 1 and (named or path is None or name == self.default):
-            return (named or found)[0]
-        others = " or ".join(f"dataset.name={self._name_of(one)}" for one in found[:_SHOWN])
+        if len(named or files) == 1 and (named or path is None or name == self.default):
+            return (named or files)[0]
+        others = " or ".join(f"dataset.name={self._name_of(candidate)}" for candidate in files[:_SHOWN])
         raise DataError(
             Problem(
                 str(place / self._file_names(name)[0]),
                 "missing",
                 f"this file of the dataset is needed; the folder has {listed(place)}",
-                f"set {others}" if found else where_to_put(usual),
+                f"set {others}" if files else where_to_put(usual),
             )
         )
 
@@ -102,13 +102,13 @@ class Archives:
         Raises:
             DataError: the folder has several data sets of the family.
         """
-        found = self.within(place)
-        if len(found) > 1:
-            names = ", ".join(one.name for one in found[:_SHOWN])
+        files = self.within(place)
+        if len(files) > 1:
+            names = ", ".join(file.name for file in files[:_SHOWN])
             raise DataError(
-                Problem("PATH", str(place), f"has {len(found)} data sets: {names}", f"name one: gnnexp data {found[0]}")
+                Problem("PATH", str(place), f"has {len(files)} data sets: {names}", f"name one: gnnexp data {files[0]}")
             )
-        return named(self._name_of(found[0])) if found else None
+        return named(self._name_of(files[0])) if files else None
 
     def _usual(self, folder: Path, name: str) -> Path | None:
         return next((folder / file for file in self._file_names(name) if is_file(folder / file)), None)

@@ -59,8 +59,8 @@ class DglBuiltin(Dataset):
         """The graph in memory. DGL downloads it if necessary."""
         graph = self._open()
         if not graph.is_homogeneous:
-            found = f"{len(graph.etypes)} kinds of edges"
-            raise DataError(Problem(self.name, found, "must have one kind of vertices and edges", "choose another"))
+            shown = f"{len(graph.etypes)} kinds of edges"
+            raise DataError(Problem(self.name, shown, "must have one kind of vertices and edges", "choose another"))
         src, dst = (ids.numpy() for ids in graph.edges())
         arrays = build_graph(
             src, dst, graph.num_nodes(), symmetrize=self.symmetrize, self_loops=self.self_loops, key=self.name
@@ -101,8 +101,8 @@ class DglBuiltin(Dataset):
         except Exception as error:
             # DGL's downloads and parsers may raise anything: no network, a moved file, another signature.
             fix = "check the network, or get the files elsewhere and use dataset=ogb, graphdata_npz or edge_list"
-            found = f"{type(error).__name__}: {str(error)[:200]}"
-            raise DataError(Problem(self.name, found, "DGL could not download or read it", fix)) from error
+            shown = f"{type(error).__name__}: {str(error)[:200]}"
+            raise DataError(Problem(self.name, shown, "DGL could not download or read it", fix)) from error
 
     def _splits(self, graph: Any, labels: torch.Tensor | None) -> tuple[Splits, bool]:  # noqa: ANN401
         """The split of DGL's masks, or a random one, and whether it is random."""

@@ -81,11 +81,11 @@ def _read(path: Path) -> tuple[scipy.sparse.csr_array, np.ndarray]:
     if isinstance(info, np.ndarray) and info.dtype.kind == "f" and _are_whole(info):
         info = info.astype(np.int64)
     if not isinstance(matrix, SparseColumns) or not isinstance(info, np.ndarray) or info.dtype.kind not in "iu":
-        found = f"{', '.join(content) or 'neither'}"
-        raise DataError(Problem(str(path), found, "A must be sparse and local_info integers", fix))
+        shown = f"{', '.join(content) or 'neither'}"
+        raise DataError(Problem(str(path), shown, "A must be sparse and local_info integers", fix))
     if len(matrix.shape) != 2 or info.shape != (matrix.shape[0], _NUM_COLUMNS) or matrix.shape[0] != matrix.shape[1]:
-        found = f"A {matrix.shape}, local_info {info.shape}"
-        raise DataError(Problem(str(path), found, f"A [V, V] and local_info [V, {_NUM_COLUMNS}]", fix))
+        shown = f"A {matrix.shape}, local_info {info.shape}"
+        raise DataError(Problem(str(path), shown, f"A [V, V] and local_info [V, {_NUM_COLUMNS}]", fix))
     # The arrays of a matrix in CSC form are those of its transpose in CSR form.
     shape = (matrix.shape[0], matrix.shape[0])
     adjacency = csr_matrix(matrix.data, matrix.rows, matrix.starts, shape, f"{path}: A")

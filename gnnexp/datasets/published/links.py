@@ -65,7 +65,7 @@ def read_links(folder: Path, raw: OgbRaw) -> tuple[dict[str, torch.Tensor], tupl
             [raw.edges] if relations is None or not ranked else [raw.edges[:, :1], relations[:, None], raw.edges[:, 1:]]
         )
         links = {"train": np.hstack(columns).astype(np.int64), **links}
-    return {name: torch.from_numpy(found) for name, found in links.items()}, (_NEGATIVES,) * ranked
+    return {name: torch.from_numpy(pairs) for name, pairs in links.items()}, (_NEGATIVES,) * ranked
 
 
 def _triples(content: PickledDict, path: Path, raw: OgbRaw) -> np.ndarray:
@@ -78,8 +78,8 @@ def _triples(content: PickledDict, path: Path, raw: OgbRaw) -> np.ndarray:
     relations = _numbers(content, "relation", path, count)
     if raw.types is not None and raw.types.relation_numbers:
         numbers = np.full(count, -1, np.int64)
-        for own, given in enumerate(raw.types.relation_numbers):
-            numbers[given] = own
+        for own, number in enumerate(raw.types.relation_numbers):
+            numbers[number] = own
         relations = numbers[relations]
     return _stacked([ends[0], relations, ends[1]], path)
 
@@ -91,23 +91,23 @@ def _starts(content: PickledDict, name: str, path: Path, raw: OgbRaw, ids: np.nd
         DataError: there are not n known types, or an id is none of its type.
     """
     assert raw.types is not None
-    found, ranges = content.named().get(name), raw.types.ranges
+    kinds, ranges = content.named().get(name), raw.types.ranges
     known = (
-        isinstance(found, list)
-        and len(found) == ids.size
-        and all(isinstance(kind, str) and kind in ranges for kind in found)
+        isinstance(kinds, list)
+        and len(kinds) == ids.size
+        and all(isinstance(kind, str) and kind in ranges for kind in kinds)
     )
-    if not known or not isinstance(found, list):
+    if not known or not isinstance(kinds, list):
         raise DataError(
             Problem(
                 f"{path}: {name}",
-                type(found).__name__,
+                type(kinds).__name__,
                 f"must be {ids.size} of the types {', '.join(ranges)}",
                 FORMAT_FIX,
             )
         )
-    starts = np.array([ranges[kind].start for kind in found], np.int64)
-    sizes = np.array([len(ranges[kind]) for kind in found], np.int64)
+    starts = np.array([ranges[kind].start for kind in kinds], np.int64)
+    sizes = np.array([len(ranges[kind]) for kind in kinds], np.int64)
     if (ids >= sizes).any():
         raise DataError(Problem(f"{path}: {name}", int(ids[ids >= sizes][0]), "must be an id of its type", FORMAT_FIX))
     return starts

@@ -57,7 +57,7 @@ def lsc_files(folder: Path) -> list[Path]:
         names = [
             "meta.pt",
             "split_dict.pt",
-            *(str(_edges(folder, one).relative_to(folder)) for one in _RELATIONS),
+            *(str(_edges(folder, relation).relative_to(folder)) for relation in _RELATIONS),
             "processed/paper/node_label.npy",
         ]
         optional = ["processed/paper/node_feat.npy"]
@@ -83,10 +83,13 @@ def _mag(folder: Path) -> Lsc:
     counts = _counts(folder, _TYPES)
     starts = np.cumsum([0, *counts]).tolist()
     ranges = {kind: range(start, start + count) for kind, start, count in zip(_TYPES, starts, counts, strict=False)}
-    found = [_array(_edges(folder, one), "iu", (2, None)) for one in _RELATIONS]
-    total = sum(edges.shape[1] for edges in found)
+    relations = [_array(_edges(folder, relation), "iu", (2, None)) for relation in _RELATIONS]
+    total = sum(edges.shape[1] for edges in relations)
     check_memory(24 * (starts[-1] + total), f"{folder}: {starts[-1]} vertices and {total} edges")
-    parts = [_shifted(edges, one, ranges, _edges(folder, one)) for one, edges in zip(_RELATIONS, found, strict=True)]
+    parts = [
+        _shifted(edges, relation, ranges, _edges(folder, relation))
+        for relation, edges in zip(_RELATIONS, relations, strict=True)
+    ]
     types = OgbTypes(
         nodes=np.repeat(np.arange(len(_TYPES), dtype=np.int32), counts),
         edges=np.repeat(np.arange(len(_RELATIONS), dtype=np.int32), [len(part) for part in parts]),
@@ -97,7 +100,7 @@ def _mag(folder: Path) -> Lsc:
         relation_numbers=(),
         notes=(
             f"types of vertices, in this order: {', '.join(_TYPES)}",
-            f"relations, in this order: {', '.join('-'.join(one) for one in _RELATIONS)}",
+            f"relations, in this order: {', '.join('-'.join(relation) for relation in _RELATIONS)}",
         ),
     )
     labels = _array(folder / "processed" / "paper" / "node_label.npy", "iuf", (counts[0],))
@@ -140,7 +143,7 @@ def _splits(path: Path, labels: np.ndarray) -> tuple[list[np.ndarray], tuple[str
     content = read_pt(path).named()
     parts, dropped = [], 0
     for names in (("train",), ("valid",), ("test", "test-whole", "test-dev")):
-        name = next((one for one in names if one in content), None)
+        name = next((name_of_split for name_of_split in names if name_of_split in content), None)
         if name is None:
             raise DataError(Problem(str(path), sorted(content), f"must have {names[0]}", FORMAT_FIX))
         ids = as_array(content[name], f"{path}: {name}")
@@ -166,13 +169,13 @@ def _wikikg(folder: Path) -> Lsc:
     pairs = _array(folder / "processed" / "val_hr.npy", "iu", (None, 2))
     tails = _array(folder / "processed" / "val_t.npy", "iu", (len(pairs),))
     links = {"train": triples.astype(np.int64), "valid": np.column_stack([pairs, tails]).astype(np.int64)}
-    for name, found in links.items():
+    for name, rows in links.items():
         for column, high in ((0, num_nodes), (1, num_relations), (2, num_nodes)):
-            if found.size and not 0 <= int(found[:, column].min()) <= int(found[:, column].max()) < high:
+            if rows.size and not 0 <= int(rows[:, column].min()) <= int(rows[:, column].max()) < high:
                 raise DataError(
                     Problem(
                         f"{folder}: {name}, column {column}",
-                        int(found[:, column].max()),
+                        int(rows[:, column].max()),
                         f"must be below {high}",
                         FORMAT_FIX,
                     )

@@ -160,8 +160,8 @@ class Ogb(Dataset):
         return self._with_known(checked(graph, findings=findings), raw)
 
     def _load_lsc(self, folder: Path) -> Graph:
-        found = read_lsc(folder)
-        raw, types = found.raw, found.raw.types
+        lsc = read_lsc(folder)
+        raw, types = lsc.raw, lsc.raw.types
         arrays = self._build(raw)
         labels, num_classes = _as_labels(raw.labels, raw.key)
         return self._with_known(
@@ -172,12 +172,12 @@ class Ogb(Dataset):
                     features=self._features(raw),
                     labels=labels,
                     num_classes=num_classes,
-                    splits=given_split(*found.splits),
+                    splits=given_split(*lsc.splits),
                     edge_types=arrays.types,
                     node_types=None if types is None else torch.from_numpy(types.nodes),
-                    links={name: torch.from_numpy(links) for name, links in found.links.items()},
+                    links={name: torch.from_numpy(links) for name, links in lsc.links.items()},
                     name=self.name,
-                    notes=(*found.notes, *(() if types is None else types.notes), *self.origin_notes()),
+                    notes=(*lsc.notes, *(() if types is None else types.notes), *self.origin_notes()),
                 )
             ),
             raw,

@@ -76,17 +76,17 @@ class Planetoid(VerifiedDataset, VertexDataset):
         Raises:
             DataError: the folder has several datasets.
         """
-        found = _meant(place)
-        if len(found) > 1:
+        names = _meant(place)
+        if len(names) > 1:
             raise DataError(
                 Problem(
                     "PATH",
                     str(place),
-                    f"has {len(found)} data sets: {', '.join(found)}",
-                    f"gnnexp run dataset=planetoid dataset.name={found[0]} dataset.path={place}",
+                    f"has {len(names)} data sets: {', '.join(names)}",
+                    f"gnnexp run dataset=planetoid dataset.name={names[0]} dataset.path={place}",
                 )
             )
-        return named(found[0]) if found else None
+        return named(names[0]) if names else None
 
     def sources(self) -> list[Path]:
         """The existing files of the dataset. Only files that may be missing are left out."""
@@ -226,9 +226,9 @@ def _check_parts(parts: Mapping[str, Any], key: str) -> None:
     """Check that the parts fit together."""
     problems = []
 
-    def expect(condition: bool, found: object, allowed: str) -> None:
+    def expect(condition: bool, present: object, allowed: str) -> None:
         if not condition:
-            problems.append(Problem(key.removesuffix("graph") + "*", found, allowed, "get the files again"))
+            problems.append(Problem(key.removesuffix("graph") + "*", present, allowed, "get the files again"))
 
     shapes = {part: value.shape for part, value in parts.items() if hasattr(value, "shape")}
     two = [part for part in shapes if part != "test.index"]
@@ -263,8 +263,8 @@ def _edges(adjacency: object, index: np.ndarray, key: str) -> tuple[np.ndarray, 
     largest = max(chain(vertices, chain.from_iterable(rows), index.tolist()), default=0)
     smallest = min(chain(vertices, chain.from_iterable(rows)), default=0)
     if smallest < 0 or largest >= num_nodes:
-        found = f"ids {str(smallest)[:40]}..{str(largest)[:40]}"
-        raise DataError(Problem(key, found, f"ids must be in 0..{num_nodes - 1}", fix))
+        shown = f"ids {str(smallest)[:40]}..{str(largest)[:40]}"
+        raise DataError(Problem(key, shown, f"ids must be in 0..{num_nodes - 1}", fix))
     keys, lengths = np.array(vertices, np.int64), [len(row) for row in rows]
     if np.unique(keys).size < num_nodes:
         raise DataError(Problem(key, "a vertex twice", "must have one list of neighbours per vertex", fix))

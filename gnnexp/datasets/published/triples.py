@@ -95,12 +95,12 @@ class Triples(Dataset):
         findings = Findings()
         rows = {name: findings.attempt(_rows, key, content) for name, (key, content) in files.items()}
         findings.raise_all()
-        read = {name: found for name, found in rows.items() if found is not None}
+        read = {name: lines for name, lines in rows.items() if lines is not None}
         _refuse_names(read, files)
-        triples = {name: np.array(found, object).reshape(-1, 3) for name, found in read.items()}
-        entities = _numbered(np.concatenate([found[:, ::2].ravel() for found in triples.values()]))
-        relations = _numbered(np.concatenate([found[:, 1] for found in triples.values()]))
-        links = {name: _as_ids(found, entities, relations) for name, found in triples.items()}
+        triples = {name: np.array(lines, object).reshape(-1, 3) for name, lines in read.items()}
+        entities = _numbered(np.concatenate([lines[:, ::2].ravel() for lines in triples.values()]))
+        relations = _numbered(np.concatenate([lines[:, 1] for lines in triples.values()]))
+        links = {name: _as_ids(lines, entities, relations) for name, lines in triples.items()}
         heads, types, tails = links["train"].T
         arrays = build_graph(
             heads,
@@ -116,7 +116,7 @@ class Triples(Dataset):
                 arrays.indptr,
                 arrays.indices,
                 edge_types=arrays.types,
-                links={name: torch.from_numpy(found) for name, found in links.items()},
+                links={name: torch.from_numpy(lines) for name, lines in links.items()},
                 name=self.name,
                 notes=_notes(links, len(entities), len(relations)),
             )
@@ -176,8 +176,8 @@ def _refuse_names(rows: Mapping[str, list[list[str]]], files: Mapping[str, tuple
         DataError: they do. It would be a triple for training, validation and test.
     """
     names = rows["train"][0]
-    if all(found[0] == names for found in rows.values()) and not any(
-        row[1] == names[1] for found in rows.values() for row in found[1:]
+    if all(lines[0] == names for lines in rows.values()) and not any(
+        row[1] == names[1] for lines in rows.values() for row in lines[1:]
     ):
         raise DataError(
             [
@@ -238,9 +238,9 @@ def read_archive(path: Path, names: Iterable[str]) -> dict[str, bytes]:
             raise tarfile.ReadError(f"it unpacks to more than {limit} bytes")
         files = _regular_files(content)
     except (OSError, EOFError, zlib.error, tarfile.TarError, ValueError) as error:
-        found = str(error)[:200] or type(error).__name__
+        shown = str(error)[:200] or type(error).__name__
         allowed = "must be a whole .tar.gz of regular files"
-        raise DataError(Problem(str(path), found, allowed, MEMBERS_FIX)) from None
+        raise DataError(Problem(str(path), shown, allowed, MEMBERS_FIX)) from None
     missing = [
         Problem(f"{path}: {name}", f"has {', '.join(sorted(files))[:200]}", "this file is needed", MEMBERS_FIX)
         for name in names

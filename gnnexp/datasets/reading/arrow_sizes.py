@@ -82,8 +82,8 @@ def _unpacked(data: bytes | mmap.mmap, start: int) -> int:
         batch = batch.table(1)
     if batch.field(3) is None:
         return 0
-    found = [_number("<q", data, body + offset) for offset, length in batch.structs(2, "<qq") if length >= 8]
-    return sum(one for one in found if one > 0)  # -1: this buffer is not packed
+    lengths = [_number("<q", data, body + offset) for offset, length in batch.structs(2, "<qq") if length >= 8]
+    return sum(size for size in lengths if size > 0)  # -1: this buffer is not packed
 
 
 def _number(form: str, data: bytes | mmap.mmap, place: int) -> int:

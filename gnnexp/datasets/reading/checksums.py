@@ -81,20 +81,22 @@ def origin_of(digests: Mapping[Path, str], name: str) -> Origin:
     """
     if not digests:
         return Origin()
-    by_digest = {one.sha256: one for one in published() if one.sha256}
+    by_digest = {listed.sha256: listed for listed in published() if listed.sha256}
     hits = {path: by_digest[digest] for path, digest in digests.items() if digest in by_digest}
-    for dataset in dict.fromkeys(one.dataset for one in hits.values()):
-        files = {one.file: one.sha256 for one in published() if one.dataset == dataset}
+    for dataset in dict.fromkeys(listed.dataset for listed in hits.values()):
+        files = {listed.file: listed.sha256 for listed in published() if listed.dataset == dataset}
         # Of several files, each has to have its own name: two may have been exchanged.
         right = {
-            path for path, one in hits.items() if one.dataset == dataset and (path.name == one.file or len(files) == 1)
+            path
+            for path, listed in hits.items()
+            if listed.dataset == dataset and (path.name == listed.file or len(files) == 1)
         }
         others = [path.name for path in digests if path not in right]
         if right and all(files.get(other, "known") == "" for other in others):
-            source = next(one.source for one in published() if one.dataset == dataset)
+            source = next(listed.source for listed in published() if listed.dataset == dataset)
             return Origin(dataset, source, unlisted=others)
-    claimed = [one for one in published() if one.sha256 and one.dataset.lower() == name.lower()]
-    of_name = {one.file: one.sha256 for one in claimed}
+    claimed = [listed for listed in published() if listed.sha256 and listed.dataset.lower() == name.lower()]
+    of_name = {listed.file: listed.sha256 for listed in claimed}
     others = [path.name for path, digest in digests.items() if of_name.get(path.name, digest) != digest]
     return Origin(claimed=claimed[0].dataset, differing=others) if others else Origin()
 

@@ -36,8 +36,8 @@ def content_of(path: Path, factor: int) -> bytes:
             limit = unpacked_limit(path)
             content = gzip.GzipFile(fileobj=file).read(limit + 1)
     except (OSError, EOFError, zlib.error) as error:
-        found = (isinstance(error, OSError) and error.strerror) or str(error)[:200]
-        raise DataError(Problem(str(path), found, "this file must be whole and readable", _AGAIN)) from None
+        shown = (isinstance(error, OSError) and error.strerror) or str(error)[:200]
+        raise DataError(Problem(str(path), shown, "this file must be whole and readable", _AGAIN)) from None
     if len(content) > limit:
         raise DataError(
             Problem(
@@ -78,7 +78,9 @@ def own_files(place: Path) -> list[Path]:
         return [place] if is_file(place) else []
     try:
         return [
-            one for one in sorted(place.iterdir()) if is_file(one) and not one.name.lower().startswith((".", *_BESIDE))
+            entry
+            for entry in sorted(place.iterdir())
+            if is_file(entry) and not entry.name.lower().startswith((".", *_BESIDE))
         ]
     except OSError:
         return []
@@ -128,12 +130,12 @@ def one_file(path: str | None, directory: str, fits: Callable[[Path], bool], wan
         if not is_file(place):
             raise DataError(Problem("dataset.path", str(place), "is no regular file", where_to_put(directory)))
         return place
-    found = [one for one in own_files(place) if fits(one)]
-    if len(found) != 1:
-        names = [one.name for one in found] or [one.name for one in own_files(place)[:10]]
+    files = [file for file in own_files(place) if fits(file)]
+    if len(files) != 1:
+        names = [file.name for file in files] or [file.name for file in own_files(place)[:10]]
         raise DataError(
             Problem(
                 "dataset.path", str(place), f"has {names}; needed is one file: {wanted}", "set dataset.path to the file"
             )
         )
-    return found[0]
+    return files[0]

@@ -97,19 +97,19 @@ class FileStream(PairStream):
 
     def _numbers(self, first: int, count: int) -> np.ndarray:
         try:
-            found = np.fromfile(self._path, self._dtype, count, offset=self._offset + first * self._dtype.itemsize)
+            numbers = np.fromfile(self._path, self._dtype, count, offset=self._offset + first * self._dtype.itemsize)
         except OSError as error:
             raise DataError(Problem(self.name, error.strerror, "must be readable", "get it again")) from None
-        if found.size < count:
+        if numbers.size < count:
             raise DataError(
                 Problem(
                     self.name,
-                    f"ends after number {first + found.size}",
+                    f"ends after number {first + numbers.size}",
                     f"has {self.num_edges} edges",
                     "get the whole file again",
                 )
             )
-        return found
+        return numbers
 
 
 class TextStream(EdgeStream):

@@ -47,13 +47,13 @@ def read_matlab(path: Path, names: Collection[str]) -> dict[str, Variable]:
     order = {b"IM": "<", b"MI": ">"}.get(content[_HEADER - 2 : _HEADER])
     if order is None:
         raise ValueError("it has no header of MATLAB v5")
-    found: dict[str, Variable] = {}
+    variables: dict[str, Variable] = {}
     for body in _matrices(content[_HEADER:], order, max(_ALWAYS_UNPACKED, _MAX_RATIO * size)):
         elements = _elements(body, order)
         flags, shape, name = _numbers(elements, order), _numbers(elements, order), next(elements)[1]
         if (word := name.decode("latin-1")) in names:
-            found[word] = _variable(elements, int(flags[0]), tuple(shape.tolist()), order)
-    return found
+            variables[word] = _variable(elements, int(flags[0]), tuple(shape.tolist()), order)
+    return variables
 
 
 _START, _MOST_NAMES = 4096, 64

@@ -59,11 +59,11 @@ class NpzFile:
         Raises:
             DataError: names all missing members.
         """
-        found = ", ".join(sorted(self._members))[:200]
+        members = ", ".join(sorted(self._members))[:200]
         DataError.raise_all(
             [
                 Problem(
-                    f"{self.path}: {name}", f"has {found}", "this array is needed", "check that it is the right file"
+                    f"{self.path}: {name}", f"has {members}", "this array is needed", "check that it is the right file"
                 )
                 for name in names
                 if name not in self._members

@@ -160,8 +160,8 @@ def read_binary(folder: Path, *, labelled: bool) -> OgbRaw:
     features = file.array("node_feat") if "node_feat" in file else None
     counted = counts.size == 1 and counts.dtype.kind in "iu" and int(counts.ravel()[0]) > 0
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu" or not counted:
-        found = f"edge_index {edges.dtype} {edges.shape}, num_nodes_list {counts.dtype} {counts.shape}"
-        raise DataError(Problem(str(path), found, "must be [2, E] integers and one count", FORMAT_FIX))
+        shown = f"edge_index {edges.dtype} {edges.shape}, num_nodes_list {counts.dtype} {counts.shape}"
+        raise DataError(Problem(str(path), shown, "must be [2, E] integers and one count", FORMAT_FIX))
     num_nodes = int(counts.ravel()[0])
     check_memory(24 * num_nodes, f"{path}: {num_nodes} vertices")
     check_count(num_nodes, edges.T, f"{path}: num_nodes_list", Findings())
@@ -195,8 +195,8 @@ def read_typed(folder: Path, *, labelled: bool) -> OgbRaw:
     triplets = _triplets(raw / _TRIPLETS, nodes)
     findings = Findings()
     edges = [findings.attempt(_edges, raw, triplet, nodes) for triplet in triplets]
-    found = [pairs for pairs in edges if pairs is not None]
-    together = np.concatenate(found) if len(found) == len(edges) else None
+    known = [pairs for pairs in edges if pairs is not None]
+    together = np.concatenate(known) if len(known) == len(edges) else None
     check_count(sum(map(len, nodes.values())), together, str(raw / TYPES), findings)
     features = findings.attempt(_features, raw, nodes)
     found_labels = findings.attempt(_labels, raw, nodes) if labelled else (None, "")
@@ -207,8 +207,8 @@ def read_typed(folder: Path, *, labelled: bool) -> OgbRaw:
     labels, of_type = found_labels
     types = OgbTypes(
         nodes=np.repeat(np.arange(len(sizes), dtype=np.int32), sizes),
-        edges=np.repeat(np.arange(len(found), dtype=np.int32), [len(pairs) for pairs in found]),
-        num_relations=len(found),
+        edges=np.repeat(np.arange(len(known), dtype=np.int32), [len(pairs) for pairs in known]),
+        num_relations=len(known),
         labelled=of_type,
         members=nodes.get(of_type, range(0)),
         ranges=nodes,
@@ -253,9 +253,9 @@ def _edges(raw: Path, triplet: list[str], nodes: Mapping[str, range]) -> np.ndar
     if pairs.size == 0:
         return np.empty((0, 2), np.int64)
     if pairs.shape[1] != 2 or (pairs.max(axis=0) >= (len(head), len(tail))).any():
-        found = f"{pairs.shape[1]} columns up to {pairs.max(axis=0).tolist()}"
+        shown = f"{pairs.shape[1]} columns up to {pairs.max(axis=0).tolist()}"
         allowed = f"must be two columns, below {len(head)} and {len(tail)}"
-        raise DataError(Problem(str(path), found, allowed, FORMAT_FIX))
+        raise DataError(Problem(str(path), shown, allowed, FORMAT_FIX))
     pairs += (head.start, tail.start)
     return pairs
 
@@ -276,13 +276,13 @@ def _relation_numbers(raw: Path, triplets: Sequence[Sequence[str]]) -> list[int]
 
 def _features(raw: Path, nodes: Mapping[str, range]) -> np.ndarray | None:
     """`[V, D]` features, zeros for types without features. D is the largest width of a type."""
-    found = dict(_tables(raw, "node-feat", nodes, "float32"))
-    if not found:
+    tables = dict(_tables(raw, "node-feat", nodes, "float32"))
+    if not tables:
         return None
-    num_nodes, width = sum(map(len, nodes.values())), max(table.shape[1] for table in found.values())
+    num_nodes, width = sum(map(len, nodes.values())), max(table.shape[1] for table in tables.values())
     check_memory(4 * num_nodes * width, f"features {num_nodes} x {width} of {raw}")
     rows = np.zeros((num_nodes, width), np.float32)
-    for name, table in found.items():
+    for name, table in tables.items():
         rows[nodes[name].start : nodes[name].stop, : table.shape[1]] = table
     return rows
 

@@ -78,7 +78,7 @@ def read_sparse_npz(path: Path) -> Entries:
     file.require(*names)
     values, first, second = file.array("data"), file.array(names[0]), file.array(names[1])
     shape = tuple(file.array("shape").tolist())
-    if len(shape) != 2 or min(shape) < 0 or any(one.ndim != 1 for one in (values, first, second)):
+    if len(shape) != 2 or min(shape) < 0 or any(array.ndim != 1 for array in (values, first, second)):
         raise DataError(
             Problem(f"{path}: shape", shape, "must be a matrix", "save it again with scipy.sparse.save_npz")
         )
@@ -120,20 +120,20 @@ def read_matrix_market(path: Path) -> Entries:
         )
     check_memory((8 if dense else 48) * count, key)
     try:
-        found = mmread(BytesIO(content))
+        content_matrix = mmread(BytesIO(content))
     except (ValueError, OverflowError, TypeError, MemoryError) as error:
         raise DataError(
             Problem(key, str(error)[:200], "must be a whole Matrix Market file", "correct the file, or get it again")
         ) from None
-    matrix = scipy.sparse.coo_array(found)
+    matrix = scipy.sparse.coo_array(content_matrix)
     return _checked(key, Entries(shape, matrix.row, matrix.col, matrix.data))
 
 
 def _header(key: str, content: bytes) -> tuple[bool, tuple[int, int], int]:
     """Whether the file has a full array, its shape, and the number of entries that it says it has."""
 
-    def wrong(found: object, allowed: str) -> DataError:
-        return DataError(Problem(key, found, allowed, "correct the first lines: https://math.nist.gov/MatrixMarket"))
+    def wrong(value: object, allowed: str) -> DataError:
+        return DataError(Problem(key, value, allowed, "correct the first lines: https://math.nist.gov/MatrixMarket"))
 
     position = content.find(b"\n") + 1
     words = content[: position or None].lower().split()[:6]
@@ -152,7 +152,7 @@ def _header(key: str, content: bytes) -> tuple[bool, tuple[int, int], int]:
         position = end
     sizes = content[position : (content.find(b"\n", position) + 1) or None].split() if position else []
     dense = words[2] == b"array"
-    if len(sizes) != (2 if dense else 3) or not all(one.isdigit() and len(one) < 19 for one in sizes):
+    if len(sizes) != (2 if dense else 3) or not all(size.isdigit() and len(size) < 19 for size in sizes):
         raise wrong(
             b" ".join(sizes)[:60].decode("utf-8", "replace"),
             "the line of sizes needs rows, columns" + ("" if dense else ", entries"),
@@ -167,16 +167,16 @@ def _header(key: str, content: bytes) -> tuple[bool, tuple[int, int], int]:
     return dense, (rows, columns), count
 
 
-def _checked(key: str, found: Entries) -> Entries:
+def _checked(key: str, entries: Entries) -> Entries:
     """The same entries.
 
     Raises:
         DataError: arrays have different lengths, or an entry is outside of the matrix.
     """
-    sizes = {found.rows.size, found.columns.size, found.values.size}
+    sizes = {entries.rows.size, entries.columns.size, entries.values.size}
     if len(sizes) > 1:
         raise DataError(Problem(key, sorted(sizes), "rows, columns and values must have one length", "save it again"))
-    for what, ends, count in (("row", found.rows, found.shape[0]), ("column", found.columns, found.shape[1])):
+    for what, ends, count in (("row", entries.rows, entries.shape[0]), ("column", entries.columns, entries.shape[1])):
         if ends.dtype.kind not in "iu":
             raise DataError(Problem(key, str(ends.dtype), f"{what}s must be whole numbers", "save it again"))
         wrong = np.flatnonzero((ends < 0) | (ends >= count))
@@ -189,4 +189,4 @@ def _checked(key: str, found: Entries) -> Entries:
                     "correct the file",
                 )
             )
-    return found
+    return entries

@@ -99,11 +99,11 @@ class NumberTable:
         with self._open() as file:
             left = itertools.islice(self._lines(file), int(self.header), None)
             while chunk := list(itertools.islice(left, rows)):
-                found = self._numbers(chunk)
-                if found.shape[0] and found.shape[1] != (width := width or found.shape[1]):
+                numbers = self._numbers(chunk)
+                if numbers.shape[0] and numbers.shape[1] != (width := width or numbers.shape[1]):
                     raise DataError(self._bad_lines())
-                if found.shape[0]:
-                    yield found
+                if numbers.shape[0]:
+                    yield numbers
 
     def words(self) -> list[list[str]]:
         """The cells of each line that is not blank, as text.
@@ -147,7 +147,7 @@ class NumberTable:
                 # numpy only warns if it reads 1.5 as the integer 1, or finds no rows.
                 warnings.simplefilter("error", DeprecationWarning)
                 warnings.filterwarnings("ignore", message=".*input contained no data")
-                found = np.loadtxt(
+                numbers = np.loadtxt(
                     self._ascii(lines),
                     dtype=self.dtype,
                     delimiter=self.delimiter,
@@ -158,9 +158,9 @@ class NumberTable:
             raise DataError(self._bad_lines() or [self._damaged(error)]) from None
         except MemoryError as error:
             raise DataError(self._damaged(error)) from None
-        if self._out_of_bounds(found):
+        if self._out_of_bounds(numbers):
             raise DataError(self._bad_lines())
-        return found
+        return numbers
 
     def _out_of_bounds(self, rows: np.ndarray) -> bool:
         if rows.size == 0:

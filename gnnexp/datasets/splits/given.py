@@ -73,8 +73,10 @@ def without_known(graph: Graph, *, reverses: int, remove: bool, why: str, names:
     kept = np.ones(graph.num_edges, bool)
     kept[gone] = False
     note = f"{notes[0]}. gnnexp has removed {gone.size} edges and {int(known.sum())} training links"
-    found = {**graph.links, "train": graph.links["train"][torch.from_numpy(~known)]} if known.any() else graph.links
-    return replace(without(graph, torch.from_numpy(kept)), links=found, notes=(*graph.notes, note))
+    links_left = (
+        {**graph.links, "train": graph.links["train"][torch.from_numpy(~known)]} if known.any() else graph.links
+    )
+    return replace(without(graph, torch.from_numpy(kept)), links=links_left, notes=(*graph.notes, note))
 
 
 def _rows(graph: Graph, edges: np.ndarray, *, typed: bool) -> np.ndarray:

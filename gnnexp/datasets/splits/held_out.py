@@ -86,9 +86,9 @@ def hold_out_by_time(
     Raises:
         DataError: as `hold_out`.
     """
-    found, begins = _hold_out(graph, link_split, times, seed, reverses, names)
+    held_out, begins = _hold_out(graph, link_split, times, seed, reverses, names)
     assert begins is not None, "links with times are divided by time"
-    return found, begins
+    return held_out, begins
 
 
 def _hold_out(
@@ -121,10 +121,10 @@ def _hold_out(
     links = _links(graph, edges, parts[edges])
     if times is None:
         notes.append(f"links held out by gnnexp, seed {seed}: {len(links['valid'])} valid, {len(links['test'])} test")
-    found = without(replace(graph, links=links), torch.from_numpy(parts == 0))
+    train_graph = without(replace(graph, links=links), torch.from_numpy(parts == 0))
     if opposites is not None:
-        notes += _said(found, opposites, reverses, names)
-    return replace(found, notes=(*graph.notes, *notes)), begins
+        notes += _said(train_graph, opposites, reverses, names)
+    return replace(train_graph, notes=(*graph.notes, *notes)), begins
 
 
 def _check_links(
@@ -236,14 +236,14 @@ def _by_time(own: Times, times: Times, edges: np.ndarray, ends: np.ndarray) -> t
     `edges` stand for the links. `own` are the times of edges, `times` those of what is held out together.
     """
     wanted = (int(edges.size - ends[1]), int(ends[0]), int(ends[1] - ends[0]))
-    found = parts_by_time(replace(times, values=times.values[edges]), wanted, "links")
+    by_time = parts_by_time(replace(times, values=times.values[edges]), wanted, "links")
     different, places = np.unique(times.values[edges], return_index=True)
-    of_time = found.parts[places]  # equal times are in one part
+    of_time = by_time.parts[places]  # equal times are in one part
     begins = replace(own, values=different[of_time > 0][:1])
     parts = of_time[np.searchsorted(different, times.values)]
     late = (parts == 0) & (own.values >= begins.values[0])
     notes = [f"{int(late.sum())} edges of training links are left out: they are not older than held-out links"]
-    return np.where(late, 3, parts), begins, [found.note, *(notes if late.any() else [])]
+    return np.where(late, 3, parts), begins, [by_time.note, *(notes if late.any() else [])]
 
 
 @compiled(nogil=True)

@@ -57,15 +57,15 @@ def find_opposites(graph: Graph, reverses: int, links: np.ndarray | None = None)
         links: `[n, 3]` links that count as edges, too; None: no others.
     """
     types = _types(graph)
-    given = int(types.max(initial=-1)) + 1 if reverses <= 0 else reverses
-    num_relations = max(given, 0 if links is None or not links.size else int(links[:, 1].max()) + 1)
-    found = [_counted(graph, given, num_relations, 1)]
+    num_stored = int(types.max(initial=-1)) + 1 if reverses <= 0 else reverses
+    num_relations = max(num_stored, 0 if links is None or not links.size else int(links[:, 1].max()) + 1)
+    counted = [_counted(graph, num_stored, num_relations, 1)]
     if links is not None:
-        found += _with_links(graph, given, num_relations, links, symmetrize=reverses == SAME_TYPE)
-    sizes = np.sum([one for one, _, _ in found], axis=0)
-    codes, places = np.unique(np.concatenate([one for _, one, _ in found]), return_inverse=True)
+        counted += _with_links(graph, num_stored, num_relations, links, symmetrize=reverses == SAME_TYPE)
+    sizes = np.sum([array for array, _, _ in counted], axis=0)
+    codes, places = np.unique(np.concatenate([array for _, array, _ in counted]), return_inverse=True)
     counts = np.zeros(codes.size, np.int64)
-    np.add.at(counts, places, np.concatenate([one for _, _, one in found]))
+    np.add.at(counts, places, np.concatenate([array for _, _, array in counted]))
     first, second = codes // num_relations, codes % num_relations
     counts[first == second] *= 2  # an edge and its reverse
     smaller = np.minimum(sizes[first], sizes[second])
@@ -107,20 +107,20 @@ def edges_between(graph: Graph, heads: np.ndarray, tails: np.ndarray) -> tuple[n
 
 
 def _with_links(
-    graph: Graph, given: int, num_relations: int, links: np.ndarray, *, symmetrize: bool
+    graph: Graph, num_stored: int, num_relations: int, links: np.ndarray, *, symmetrize: bool
 ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """What `links` add: the edges between their ends are subtracted, and counted again together with the links."""
     both = np.concatenate([links[:, ::2], links[:, ::-2]])
     edges = np.unique(edges_between(graph, both[:, 0], both[:, 1])[1])
-    edges = edges[_types(graph)[edges] < given]
+    edges = edges[_types(graph)[edges] < num_stored]
     ends = np.stack([graph.indices.numpy()[edges], _types(graph)[edges], graph.destinations().numpy()[edges]], axis=1)
-    found = []
+    counted = []
     for rows, sign in ((ends.astype(np.int64), -1), (np.concatenate([ends, links]), 1)):
         part = build_graph(rows[:, 0], rows[:, 2], graph.num_nodes, types=rows[:, 1], symmetrize=symmetrize)
-        found.append(
+        counted.append(
             _counted(Graph(part.indptr, part.indices, edge_types=part.types), num_relations, num_relations, sign)
         )
-    return found
+    return counted
 
 
 def _groups(pairs: np.ndarray, num_relations: int) -> np.ndarray:
@@ -138,8 +138,8 @@ def _types(graph: Graph) -> np.ndarray:
     return np.empty(0, np.int32) if graph.edge_types is None else graph.edge_types.numpy()
 
 
-def _counted(graph: Graph, given: int, num_relations: int, sign: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """`[R]` edges of each relation below `given`; and the pairs of relations r <= s as r R + s, with their numbers.
+def _counted(graph: Graph, num_stored: int, num_relations: int, sign: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """`[R]` edges of each relation below `num_stored`; and the pairs of relations r <= s as r R + s, with numbers.
 
     The number is that of the edges of r whose reverse is an edge of s; for r = s it is half of that. Memory grows with
     the number of pairs of relations only.
@@ -149,7 +149,7 @@ def _counted(graph: Graph, given: int, num_relations: int, sign: int) -> tuple[n
     row = edge = used = 0
     while True:
         row, edge, used = _count(
-            graph.indptr.numpy(), graph.indices.numpy(), _types(graph), given, row, edge, used, sizes, keys, counts
+            graph.indptr.numpy(), graph.indices.numpy(), _types(graph), num_stored, row, edge, used, sizes, keys, counts
         )
         if row == graph.num_nodes:
             return sign * sizes, keys[keys >= 0], sign * counts[keys >= 0]
@@ -192,7 +192,7 @@ def _count(
     indptr: np.ndarray,
     indices: np.ndarray,
     types: np.ndarray,
-    given: int,
+    num_stored: int,
     row: int,
     edge: int,
     used: int,
@@ -202,21 +202,21 @@ def _count(
 ) -> tuple[int, int, int]:
     """Count from an edge of a row on, until the table is half full. Returns where to go on, and its used places."""
     for dst in range(row, indptr.size - 1):
-        for one in range(max(indptr[dst], edge), indptr[dst + 1]):
-            src, kind = indices[one], types[one]
-            again = one > indptr[dst] and indices[one - 1] == src and types[one - 1] == kind
-            if src == dst or kind >= given or again:
+        for position in range(max(indptr[dst], edge), indptr[dst + 1]):
+            src, kind = indices[position], types[position]
+            again = position > indptr[dst] and indices[position - 1] == src and types[position - 1] == kind
+            if src == dst or kind >= num_stored or again:
                 continue
             low = high = 0
             if src < dst:  # of both directions, one counts
                 low = _first(indices, indptr[src], indptr[src + 1], dst)
                 high = _first(indices, low, indptr[src + 1], dst + 1)
             if 2 * (used + high - low) > keys.size:
-                return dst, one, used
+                return dst, position, used
             sizes[kind] += 1
             for back in range(low, high):
                 other = types[back]
-                if other >= given or (back > low and types[back - 1] == other):
+                if other >= num_stored or (back > low and types[back - 1] == other):
                     continue
                 code = np.int64(min(kind, other)) * sizes.size + max(kind, other)
                 spot = _spot(keys, code)

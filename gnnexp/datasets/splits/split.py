@@ -31,15 +31,15 @@ def check_fractions(**shares: float | None) -> None:
     Raises:
         ConfigError: names all problems.
     """
-    given = {name: share for name, share in shares.items() if share is not None}
+    known = {name: share for name, share in shares.items() if share is not None}
     problems = [
         Problem(f"dataset.{name}", share, "a share from 0 to 1", f"set dataset.{name}=0.2")
-        for name, share in given.items()
+        for name, share in known.items()
         if not 0 <= share <= 1
     ]
-    if not problems and sum(given.values()) > 1 + 1e-9:
-        keys = ", ".join(f"dataset.{name}" for name in given)
-        problems.append(Problem(keys, list(given.values()), "must not add up to more than 1", "reduce one of them"))
+    if not problems and sum(known.values()) > 1 + 1e-9:
+        keys = ", ".join(f"dataset.{name}" for name in known)
+        problems.append(Problem(keys, list(known.values()), "must not add up to more than 1", "reduce one of them"))
     ConfigError.raise_all(problems)
 
 

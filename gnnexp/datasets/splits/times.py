@@ -81,14 +81,14 @@ def parts_by_time(times: Times, sizes: tuple[int, int, int], what: Literal["vert
     parts = (places >= first).astype(np.int8) + (places >= second).astype(np.int8)
     begins = [
         f"{name} from {times.shown(different[place])} on"
-        for name, place, there in (("val", first, wanted[1]), ("test", second, wanted[2]))
-        if there
+        for name, place, is_wanted in (("val", first, wanted[1]), ("test", second, wanted[2]))
+        if is_wanted
     ]
-    found = np.bincount(parts, minlength=3).tolist()
+    sizes_of_parts = np.bincount(parts, minlength=3).tolist()
     return TimeParts(
         parts,
         f"{what} split by {times.column}: {'; '.join(begins) or 'all for training'} "
-        f"(train {found[0]:,}, val {found[1]:,}, test {found[2]:,})",
+        f"(train {sizes_of_parts[0]:,}, val {sizes_of_parts[1]:,}, test {sizes_of_parts[2]:,})",
     )
 
 

@@ -285,9 +285,9 @@ class Tables(Dataset):
             engine(Path(place), self.buffer_bytes, os.cpu_count() or 1) as reader,
         ):
             layout = self.layout(reader)
-            for one in layout.vertices.values():
-                if one.time is not None:
-                    check_days(reader, one.table, one.time, self._form)
+            for nodes in layout.vertices.values():
+                if nodes.time is not None:
+                    check_days(reader, nodes.table, nodes.time, self._form)
             for edges in layout.edges:
                 if edges.time is not None:
                     check_days(reader, edges.table, edges.time.column, self._form)
@@ -308,17 +308,17 @@ class Tables(Dataset):
 
     def _hold_out(self, layout: TableLayout, numbered: NumberedTables, whole: Path, folder: Path) -> None:
         """Write the graph in `whole` to `folder` without the held-out links. All edges are in memory."""
-        count, found = numbered.num_relations, open_graph(whole)
+        count, graph_of_all = numbered.num_relations, open_graph(whole)
         reverses = NO_REVERSES if not self.symmetrize else count if count > 1 and self._inverse(layout) else SAME_TYPE
         assert self.link_split is not None, "links are held out"
         if self.split == "time":
-            times = link_times(found, numbered, layout, self._rules(layout))
+            times = link_times(graph_of_all, numbered, layout, self._rules(layout))
             graph, begins = hold_out_by_time(
-                found, self.link_split, times, seed=self.seed, reverses=reverses, names=layout.relations
+                graph_of_all, self.link_split, times, seed=self.seed, reverses=reverses, names=layout.relations
             )
             graph = self._older(graph, layout, numbered, whole, begins)
         else:
-            graph = hold_out(found, self.link_split, seed=self.seed, reverses=reverses, names=layout.relations)
+            graph = hold_out(graph_of_all, self.link_split, seed=self.seed, reverses=reverses, names=layout.relations)
         with GraphWriter(folder) as writer:
             for name, values in arrays_of(graph).items():
                 writer.put(name, values)
@@ -379,14 +379,14 @@ class Tables(Dataset):
         file, rules, findings = self.feature_file(), self._rules(layout), Findings()
         graph = number(reader, layout, rules, place, None if file is None else rows_of_file(file))
         form = FeatureForm(self.categories, self.empty, self.standardize, self._known, self.new_values)
-        made = findings.attempt(features_of, reader, layout, graph, form, file, self.sparse)
+        matrix = findings.attempt(features_of, reader, layout, graph, form, file, self.sparse)
         labels = findings.attempt(labels_of, reader, layout, graph, self.label_kind, self.no_label)
         if self._known is not None and labels is not None and not labels.present.any():
             labels = None  # a column without any label: they are to be predicted
         split = findings.attempt(self._splits, reader, layout, graph, labels)
         findings.raise_all()
-        assert made is not None and split is not None
-        (features, columns, rounded), (splits, notes) = made, split
+        assert matrix is not None and split is not None
+        (features, columns, rounded), (splits, notes) = matrix, split
         notes = [*graph.notes, *rounded, *(() if labels is None else labels.notes), *notes]
         names = GraphNames(list(graph.counts), [] if labels is None else labels.classes, layout.relations, columns)
         with GraphWriter(folder) as writer:
@@ -421,17 +421,17 @@ class Tables(Dataset):
     ) -> tuple[Splits, list[str]]:
         """The split of the vertices, and what to note about it."""
         by_file = self.split == "files"
-        given = [
+        with_splits = [
             (kind, nodes)
             for kind, nodes in layout.vertices.items()
             if (nodes.split is not None if not by_file else labels is None or nodes.label is not None)
         ]
-        if given:
+        if with_splits:
             parts: dict[str, list[np.ndarray]] = {name: [np.empty(0, np.int64)] for name in SPLITS}
-            for kind, nodes in given:
+            for kind, nodes in with_splits:
                 read = splits_of_files(reader, nodes, self._form) if by_file else read_splits(reader, nodes)
-                for name, found in read.items():
-                    parts[name].append(found + graph.starts[kind])
+                for name, ids in read.items():
+                    parts[name].append(ids + graph.starts[kind])
             return given_split(*(np.concatenate(parts[name]) for name in SPLITS)), []
         if labels is None:
             return Splits(*no_splits()), []
@@ -445,12 +445,12 @@ class Tables(Dataset):
     def _split_by_time(
         self, reader: Engine, layout: TableLayout, graph: NumberedTables, labels: Labels
     ) -> tuple[Splits, list[str]]:
-        [(kind, nodes)] = [(kind, one) for kind, one in layout.vertices.items() if one.time is not None]
+        [(kind, nodes)] = [(kind, columns) for kind, columns in layout.vertices.items() if columns.time is not None]
         start, stop = graph.starts[kind], graph.starts[kind] + graph.counts[kind]
         assert nodes.time is not None
         times = read_times(reader, nodes.table, moment_of(nodes.table, nodes.time), labels.present[start:stop])
         count = times.values.size
         train, val = round(self.train * count), round(self.val * count)
-        found = parts_by_time(times, (train, val, count - train - val), "vertices")
+        by_time = parts_by_time(times, (train, val, count - train - val), "vertices")
         ids = np.flatnonzero(labels.present)
-        return given_split(*(ids[found.parts == number] for number in range(3))), [found.note]
+        return given_split(*(ids[by_time.parts == number] for number in range(3))), [by_time.note]

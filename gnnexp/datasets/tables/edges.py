@@ -83,9 +83,9 @@ class EdgeColumns:
     @property
     def data(self) -> dict[str, EdgeData]:
         """What edges have besides their ends, by name."""
-        found = {}
+        columns = {}
         if self.weight is not None:
-            found["weight"] = EdgeData(
+            columns["weight"] = EdgeData(
                 self.weight,
                 single(quoted(self.weight)),
                 np.dtype(np.float32),
@@ -94,7 +94,7 @@ class EdgeColumns:
             )
         if self.relation is not None:
             code = f"enum_code({self.relation.text}::{self.relation.kind})::INTEGER"
-            found["relation"] = EdgeData(
+            columns["relation"] = EdgeData(
                 self.relation.column,
                 code,
                 np.dtype(np.int32),
@@ -102,14 +102,14 @@ class EdgeColumns:
                 "give each edge a relation, or set dataset.relation=null",
             )
         if self.time is not None:
-            found["time"] = EdgeData(
+            columns["time"] = EdgeData(
                 self.time.column,
                 self.time.value,
                 self.time.dtype,
                 self.time.wrong,
                 "give each edge a time, or set dataset.split=random",
             )
-        return found
+        return columns
 
     @property
     def used(self) -> set[str]:
@@ -151,12 +151,12 @@ def relation_of(reader: Engine, table: SqlTable, name: str) -> tuple[SqlTable, R
         DataError: there are too many.
     """
     value = text_of(table, name)
-    found = reader.rows(
+    rows = reader.rows(
         f"SELECT DISTINCT {value} AS value, {value}::VARCHAR FROM {table.name} WHERE {value} IS NOT "
         f"NULL ORDER BY value LIMIT {_MOST_RELATIONS + 1}",
         table,
     )
-    if len(found) > _MOST_RELATIONS:
+    if len(rows) > _MOST_RELATIONS:
         raise DataError(
             Problem(
                 f"{table.files.shown}, column {name}",
@@ -165,8 +165,8 @@ def relation_of(reader: Engine, table: SqlTable, name: str) -> tuple[SqlTable, R
                 "set dataset.relation=null",
             )
         )
-    texts = [row[1] for row in found]
-    if name not in table.points and any(has_point(table, one) for one in texts):
+    texts = [row[1] for row in rows]
+    if name not in table.points and any(has_point(table, label) for label in texts):
         late = with_points(reader, table, [name], late=True)
         if name in late.points:
             return relation_of(reader, late, name)

@@ -137,7 +137,7 @@ class Engine:
             and (" " in next(iter(types[1])) or form.header is False)
         ):
             spaced = self._view(files, replace(form, delimiter=" "), texts)  # not among the signs that DuckDB tries
-            types = max(types, spaced, key=lambda one: len(one[1]))
+            types = max(types, spaced, key=lambda view: len(view[1]))
         if files.format == "json" and as_text:
             types = self._view(files, form, texts, {**types[1], **texts})
         table = SqlTable(files, *types, of_paths=of_paths, decimal=form.decimal if files.format == "text" else ".")
@@ -167,7 +167,7 @@ class Engine:
                 if table.types[name] == "JSON"
             ]
         )
-        form, given, _ = self._scans[table.name]
+        form, forced, _ = self._scans[table.name]
         kept = ("VARCHAR", *(_REAL if table.files.format == "json" else ()))  # JSON's numbers have a type
         looks = {
             name: table.types[name] for name in names if name not in table.of_paths and table.types[name] not in kept
@@ -178,8 +178,8 @@ class Engine:
         if types is None and form.header is None:  # texts only: no header would be found
             named = not all(re.fullmatch(r"column\d+", name) for name in table.own)
             form = replace(form, header=named or self.dialect(table).header)
-        name, found = self._view(table.files, form, {**given, **dict.fromkeys(looks, "VARCHAR")}, types)
-        return replace(table, name=name, types=found, looks=looks)
+        name, types_of_view = self._view(table.files, form, {**forced, **dict.fromkeys(looks, "VARCHAR")}, types)
+        return replace(table, name=name, types=types_of_view, looks=looks)
 
     def as_numbers(self, table: SqlTable, names: Iterable[str]) -> SqlTable:
         """The same table, in which columns `names` of whole numbers of a text are real numbers.
@@ -189,11 +189,11 @@ class Engine:
         """
         if table.files.format != "text":
             return table
-        form, given, _ = self._scans[table.name]
+        form, forced, _ = self._scans[table.name]
         wider = {name: "DOUBLE" for name in names if name not in table.of_paths and table.types[name] in WHOLE}
         if not wider:
             return table
-        name, types = self._view(table.files, form, {**given, **wider})
+        name, types = self._view(table.files, form, {**forced, **wider})
         return replace(table, name=name, types=types)
 
     def has_fractions(self, table: SqlTable, name: str) -> bool:
@@ -212,7 +212,7 @@ class Engine:
         """
         lower = {name.lower() for name in table.types}
         if table.files.format in ("json", "arrow") or not any(  # DuckDB and pyarrow refuse two equal names there
-            (found := re.fullmatch(r"(.+)_[0-9]+", name)) and found[1].lower() in lower for name in table.own
+            (match := re.fullmatch(r"(.+)_[0-9]+", name)) and match[1].lower() in lower for name in table.own
         ):
             return
         names = self._names_of_file(table)
@@ -244,14 +244,14 @@ class Engine:
         return [name or "" for name in self.rows(f"SELECT * FROM {scan} LIMIT 1", table)[0]]
 
     def _view(
-        self, files: TableFiles, form: TextForm, given: Mapping[str, str], types: Mapping[str, str] | None = None
+        self, files: TableFiles, form: TextForm, forced: Mapping[str, str], types: Mapping[str, str] | None = None
     ) -> tuple[str, dict[str, str]]:
         """A view of the files: its name in SQL, and the type of each column.
 
         Args:
             files: the files.
             form: how text is read.
-            given: types of some columns of a text.
+            forced: types of some columns of a text.
             types: types of all columns of a JSON.
         """
         name, self._tables = f"table_{self._tables}", self._tables + 1
@@ -260,25 +260,27 @@ class Engine:
                 import pyarrow.dataset as arrow
 
                 refuse_broken(files)
-                self._connection.register(name, arrow.dataset([str(one) for one in files.paths], format="feather"))
+                self._connection.register(name, arrow.dataset([str(path) for path in files.paths], format="feather"))
             else:
                 known = {key: kind for key, kind in (types or {}).items() if key not in form.path_columns}
-                self._scans[name] = form, given, f"columns={struct(known)}" if known else ""
+                self._scans[name] = form, forced, f"columns={struct(known)}" if known else ""
                 self._connection.execute(f"CREATE VIEW {name} AS {query_of(files, *self._scans[name])}")
             columns = self._connection.execute(f"DESCRIBE {name}").fetchall()
         except _errors() as error:
             raise DataError(_unreadable(files.shown, error, files)) from None
         names = [column[0] for column in columns]
-        twice = [one for one in form.path_columns if f"{one}_1" in names and one in names]
+        twice = [
+            path_column for path_column in form.path_columns if f"{path_column}_1" in names and path_column in names
+        ]
         DataError.raise_all(
             [
                 Problem(
-                    f"{files.shown}, column {one}",
-                    one,
-                    f"{one}: the files have this column",
+                    f"{files.shown}, column {path_column}",
+                    path_column,
+                    f"{path_column}: the files have this column",
                     "take it out of dataset.path_columns",
                 )
-                for one in twice
+                for path_column in twice
             ]
         )
         return name, {column[0]: column[1] for column in columns}
@@ -290,11 +292,11 @@ class Engine:
             DataError: the files of the table are damaged, or have wrong rows.
         """
         try:
-            found = self._within_memory(lambda: self._connection.execute(sql).fetchall())
+            rows = self._within_memory(lambda: self._connection.execute(sql).fetchall())
         except _errors() as error:
             raise DataError(_unreadable(table.files.shown, error, table.files)) from None
         self._refuse_rejects(table.files)
-        return found
+        return rows
 
     def batches(self, sql: str, table: SqlTable) -> Generator[pa.RecordBatch, None, None]:
         """A result of any size in record batches, in the order of the files.
@@ -423,12 +425,12 @@ class Engine:
         if not self._has_rejects():
             return
         rejects = "FROM reject_errors e JOIN reject_scans s USING (scan_id, file_id)"
-        found = self._connection.execute(
+        rejected = self._connection.execute(
             "SELECT DISTINCT s.file_path, e.line, e.column_name, e.error_type, e.csv_line, e.error_message, "
             f"e.column_idx {rejects} ORDER BY s.file_path, e.line, e.column_idx LIMIT {MOST_SHOWN}"
         ).fetchall()
         count = self._connection.execute(f"SELECT count(DISTINCT (s.file_path, e.line)) {rejects}").fetchall()[0][0]
-        problems = [_rejected(*row[:6]) for row in found]
+        problems = [_rejected(*row[:6]) for row in rejected]
         if count > MOST_SHOWN:
             least = "at least " if count >= MOST_REJECTS else ""
             problems.append(

@@ -81,7 +81,7 @@ def read_features(
     if len(blocks) == 1:
         return blocks[0]
     return (
-        scipy.sparse.csr_array(scipy.sparse.hstack([scipy.sparse.csr_array(one) for one in blocks], format="csr"))
+        scipy.sparse.csr_array(scipy.sparse.hstack([scipy.sparse.csr_array(block) for block in blocks], format="csr"))
         if blocks
         else None
     )
@@ -97,12 +97,12 @@ def _numbers(
         {"column": name, "width": width} for name, width in zip(columns.features, widths, strict=True)
     ]
     names += entries
-    known = [one for name in columns.features if (one := form.earlier(columns.name, name)) is not None]
+    known = [earlier for name in columns.features if (earlier := form.earlier(columns.name, name)) is not None]
     DataError.raise_all(
         [
             problem
-            for entry, one in zip(entries, known, strict=bool(known))
-            for problem in _differing(table, entry, one, form)
+            for entry, earlier in zip(entries, known, strict=bool(known))
+            for problem in _differing(table, entry, earlier, form)
         ]
     )
     check_memory(4 * count * sum(widths), f"features {count} x {sum(widths)}")
@@ -168,29 +168,29 @@ def _filled(
     filled = form.empty != "error"
     empty = in_columns(entries, "empty") if filled else None
     mean, spread = (in_columns(entries, key) for key in ("mean", "spread")) if form.standardize else (None, None)
-    out, found, most = np.empty((count, owner.size), np.float32), 0, np.zeros(owner.size)
+    out, num_missing, most = np.empty((count, owner.size), np.float32), 0, np.zeros(owner.size)
     moments, wrong = Moments(owner.size, count), list[WrongRow]()
     for row, rows in _rows(reader, columns, entries):
         bad = np.abs(rows) > LARGEST if filled else ~(np.abs(rows) <= LARGEST)
         for number in np.unique(owner[bad.any(0)]) if bad.any() else ():
             wide = bad[:, owner == number]
             places = np.flatnonzero(wide.any(1))
-            found += places.size
+            num_missing += places.size
             wrong += [
                 WrongRow(
-                    row + int(one),
+                    row + int(place),
                     str(entries[number]["column"]),
-                    _shown(rows[one][owner == number][wide[one]][0]),
+                    _shown(rows[place][owner == number][wide[place]][0]),
                     "is no finite number of float32",
                 )
-                for one in places[:MOST_SHOWN]
+                for place in places[:MOST_SHOWN]
             ]
-        if not found:
+        if not num_missing:
             out[row : row + rows.shape[0]] = scaled(rows, empty, mean, spread)
-        if not form.standardize and not found:
+        if not form.standardize and not num_missing:
             most = np.maximum(most, lost(rows))
             moments.add(rows)
-    refuse_rows(reader, columns.table, sorted(wrong, key=lambda one: one[0])[:MOST_SHOWN], found, _MISSING)
+    refuse_rows(reader, columns.table, sorted(wrong, key=lambda row: row[0])[:MOST_SHOWN], num_missing, _MISSING)
     moments.merge()
     rounded = np.unique(owner[loses(most, moments.spread(moments.count))])
     notes += [
@@ -363,8 +363,8 @@ def read_feature_file(path: Path, ids: Ids, form: FeatureForm, names: list[Colum
     broken = int((~np.isfinite(values)).sum())
     if broken:
         raise DataError(Problem(str(path), f"{broken} values", "must be finite numbers", "replace them"))
-    for one in () if form.known is None else chain.from_iterable(form.known.values()):
-        matrix = _as_wide(path, matrix, one["width"], form) if "file" in one else matrix
+    for entry in () if form.known is None else chain.from_iterable(form.known.values()):
+        matrix = _as_wide(path, matrix, entry["width"], form) if "file" in entry else matrix
     names.append({"file": path.suffix, "width": matrix.shape[1]})
     return matrix.astype(np.float32)
 
@@ -418,11 +418,13 @@ def _bag(path: Path, ids: Ids) -> Matrix:
         content = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise DataError(Problem(str(path), str(error)[:200], "must be JSON", "correct the file")) from None
-    if not isinstance(content, dict) or not all(isinstance(one, list) for one in content.values()):
+    if not isinstance(content, dict) or not all(
+        isinstance(words_of_vertex, list) for words_of_vertex in content.values()
+    ):
         raise DataError(Problem(str(path), type(content).__name__, "must be {id: [number, ...]}", "correct the file"))
-    lengths = np.array([len(one) for one in content.values()], np.int64)
+    lengths = np.array([len(words_of_vertex) for words_of_vertex in content.values()], np.int64)
     try:
-        flat = np.array([value for one in content.values() for value in one], np.float64)
+        flat = np.array([value for words_of_vertex in content.values() for value in words_of_vertex], np.float64)
     except (OverflowError, TypeError, ValueError):
         raise DataError(
             Problem(str(path), "a value that is no number", "lists must have numbers", "number the words from 0 on")
@@ -443,9 +445,9 @@ def _bag(path: Path, ids: Ids) -> Matrix:
             )
         )
     width = int(words.max(initial=-1)) + 1
-    found = scipy.sparse.csr_array((np.ones(words.size, np.float32), (rows, words)), shape=(ids.count, width))
-    found.data[:] = 1  # a word that is there twice counts once
-    return found
+    bag = scipy.sparse.csr_array((np.ones(words.size, np.float32), (rows, words)), shape=(ids.count, width))
+    bag.data[:] = 1  # a word that is there twice counts once
+    return bag
 
 
 def _numbers_of(path: Path, names: list[str], ids: Ids) -> np.ndarray:
@@ -457,7 +459,7 @@ def _numbers_of(path: Path, names: list[str], ids: Ids) -> np.ndarray:
     numbers = ids.numbers(names)
     unknown = np.flatnonzero(numbers < 0)
     if unknown.size:
-        shown = [names[int(one)] for one in unknown[:MOST_SHOWN]]
+        shown = [names[int(place)] for place in unknown[:MOST_SHOWN]]
         raise DataError(
             Problem(str(path), shown, f"{unknown.size} ids are no vertices", "correct the file, or dataset.nodes")
         )

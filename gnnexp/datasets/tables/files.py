@@ -71,21 +71,21 @@ def find_files(key: str, folder: Path, text: str) -> TableFiles:
     """
     place = folder / Path(text).expanduser()
     if is_file(place):
-        found = [place]
+        paths = [place]
     elif place.is_dir():
-        found = [one for one in sorted(place.iterdir()) if is_file(one) and format_of(one) is not None]
+        paths = [path for path in sorted(place.iterdir()) if is_file(path) and format_of(path) is not None]
     else:
-        found = [one for one in sorted(map(Path, glob.glob(str(place), recursive=True))) if is_file(one)]  # noqa: PTH207
-    if not found:
+        paths = [path for path in sorted(map(Path, glob.glob(str(place), recursive=True))) if is_file(path)]  # noqa: PTH207
+    if not paths:
         raise DataError(
             Problem(
                 key, text, f"no table is there: {place}", f"give a file, a folder or a pattern, relative to {folder}"
             )
         )
-    formats = {one: format_of(one) for one in found}
+    formats = {path: format_of(path) for path in paths}
     kinds = set(formats.values())
     if len(kinds) > 1 or None in kinds:
-        names = ", ".join(one.name for one in found[:5])
+        names = ", ".join(path.name for path in paths[:5])
         raise DataError(
             Problem(
                 key,
@@ -95,7 +95,7 @@ def find_files(key: str, folder: Path, text: str) -> TableFiles:
                 "name the files by a pattern",
             )
         )
-    return TableFiles(key, tuple(found), _known(found[0]))
+    return TableFiles(key, tuple(paths), _known(paths[0]))
 
 
 def format_of(path: Path) -> Format | None:

@@ -184,13 +184,13 @@ class HeldTexts(Ids):
     vertices: np.ndarray
 
     @staticmethod
-    def of(given: Sequence[Dictionary]) -> HeldTexts:
-        """The ids that edges name, ascending; `given`: different texts of edges, all of which are in memory."""
-        known = given[0]
-        if len(given) > 1:
+    def of(dictionaries: Sequence[Dictionary]) -> HeldTexts:
+        """The ids that edges name, ascending; `dictionaries`: different texts of edges, all of which are in memory."""
+        known = dictionaries[0]
+        if len(dictionaries) > 1:
             known = Dictionary()
-            for one in given:
-                known.numbers(*one.texts())
+            for dictionary in dictionaries:
+                known.numbers(*dictionary.texts())
         places = ascending(*known.texts()).astype(np.int32)
         vertices = np.empty(places.size, np.int32)
         vertices[places] = np.arange(places.size, dtype=np.int32)

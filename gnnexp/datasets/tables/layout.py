@@ -124,15 +124,16 @@ class TableLayout:
         Where files write all ids of a column with `.0`, or none, ids stay integers. Otherwise they are texts.
         """
         before = sum(len(table.points) for table, *_ in self.ids())
-        found = replace(
+        layout = replace(
             self,
             vertices={
-                kind: one.with_points(reader) if kind == error.kind else one for kind, one in self.vertices.items()
+                kind: columns.with_points(reader) if kind == error.kind else columns
+                for kind, columns in self.vertices.items()
             },
-            edges=[one.with_points(reader, error.kind) for one in self.edges],
+            edges=[columns.with_points(reader, error.kind) for columns in self.edges],
         )
-        if sum(len(table.points) for table, *_ in found.ids()) > before:
-            return found
+        if sum(len(table.points) for table, *_ in layout.ids()) > before:
+            return layout
         return replace(self, texts=self.texts | {error.kind})
 
     def described(self) -> list[str]:
@@ -141,7 +142,7 @@ class TableLayout:
         for nodes in self.vertices.values():
             parts = [f"id={nodes.id}"]
             roles = (("label", nodes.label), ("split", nodes.split), ("time", nodes.time))
-            parts += [f"{role}={found}" for role, found in roles if found]
+            parts += [f"{role}={column_name}" for role, column_name in roles if column_name]
             parts += [f"features={', '.join(nodes.features)}"] if nodes.features else []
             parts += [f"categories={', '.join(nodes.categories)}"] if nodes.categories else []
             left = [name for name in nodes.table.types if name not in nodes.used]
@@ -166,13 +167,13 @@ def vertex_tables(folder: Path, nodes: str | Mapping[str, str] | None) -> dict[s
     """
     named = {} if nodes is None else {VERTEX: nodes} if isinstance(nodes, str) else dict(nodes)
     findings = Findings()
-    one = isinstance(nodes, str)
-    found = {
-        kind: findings.attempt(find_files, "dataset.nodes" if one else f"dataset.nodes.{kind}", folder, text)
+    is_single = isinstance(nodes, str)
+    files_of = {
+        kind: findings.attempt(find_files, "dataset.nodes" if is_single else f"dataset.nodes.{kind}", folder, text)
         for kind, text in named.items()
     }
     findings.raise_all()
-    return {kind: files for kind, files in found.items() if files is not None}
+    return {kind: files for kind, files in files_of.items() if files is not None}
 
 
 def edge_tables(folder: Path, edges: EdgeEntries, asked: ColumnOptions) -> list[EdgeTable]:
@@ -184,8 +185,8 @@ def edge_tables(folder: Path, edges: EdgeEntries, asked: ColumnOptions) -> list[
     named = {EDGE: edges} if isinstance(edges, str) else edges
     findings = Findings()
     tables = []
-    for name, given in named.items():
-        entry: Mapping[str, str | None] = {"table": given} if isinstance(given, str) else given
+    for name, entry_of in named.items():
+        entry: Mapping[str, str | None] = {"table": entry_of} if isinstance(entry_of, str) else entry_of
         key = "dataset.edges" if isinstance(edges, str) else f"dataset.edges.{name}"
         files = findings.attempt(find_files, key, folder, entry["table"] or "")
         if files is not None:
@@ -240,25 +241,25 @@ def find_layout(
     findings = Findings()
 
     def table(files: TableFiles, *kinds: str) -> SqlTable:
-        found = reader.table(files, form)
+        read_table = reader.table(files, form)
         if form.header is None:
-            if is_only_header(reader, found, kinds):
+            if is_only_header(reader, read_table, kinds):
                 return reader.table(files, replace(form, header=True))
-            check_header(found, kinds)
-        forced = [name for name in asked.as_text if name in found.types]
-        return reader.table(files, form, as_text=forced) if forced else found
+            check_header(read_table, kinds)
+        forced = [name for name in asked.as_text if name in read_table.types]
+        return reader.table(files, form, as_text=forced) if forced else read_table
 
     def of_edges(entry: EdgeTable) -> EdgeColumns:
-        found = table(entry.files, *entry.types)
-        source, destination = ends(found, entry.source, entry.destination, entry.types)
-        weight = column(found, "weight", entry.weight, needed=False, taken=(source, destination))
-        kind = _relation_column(found, entry.relation, [source, destination, *([weight] if weight else [])])
-        time = column(found, "time", entry.time, needed=True, taken=(source, destination))
+        edges_table = table(entry.files, *entry.types)
+        source, destination = ends(edges_table, entry.source, entry.destination, entry.types)
+        weight = column(edges_table, "weight", entry.weight, needed=False, taken=(source, destination))
+        kind = _relation_column(edges_table, entry.relation, [source, destination, *([weight] if weight else [])])
+        time = column(edges_table, "time", entry.time, needed=True, taken=(source, destination))
         if weight is not None:
-            found = as_weights(reader, found, weight)
-        found = with_fractions(reader, found, time)
+            edges_table = as_weights(reader, edges_table, weight)
+        edges_table = with_fractions(reader, edges_table, time)
         names = [source, destination, *([kind] if kind else [])]
-        written = with_points(reader, reader.as_written(found, dict.fromkeys(names)), names)
+        written = with_points(reader, reader.as_written(edges_table, dict.fromkeys(names)), names)
         if (
             kind is not None
             and entry.relation == AUTO
@@ -275,20 +276,20 @@ def find_layout(
             entry.types,
             weight,
             kinds,
-            None if time is None else moment_of(found, time),
+            None if time is None else moment_of(edges_table, time),
         )
 
-    findings.problems += _path_problems([*vertices.values(), *(one.files for one in edges)], form)
+    findings.problems += _path_problems([*vertices.values(), *(part.files for part in edges)], form)
     tables = {kind: findings.attempt(table, files, kind) for kind, files in vertices.items()}
-    read_tables = {kind: one for kind, one in tables.items() if one is not None}
+    read_tables = {kind: part for kind, part in tables.items() if part is not None}
     if len(read_tables) == len(vertices):
         findings.problems += _named_nowhere(read_tables, asked)
-    nodes = {kind: findings.attempt(_vertex_columns, reader, one, kind, asked) for kind, one in read_tables.items()}
+    nodes = {kind: findings.attempt(_vertex_columns, reader, part, kind, asked) for kind, part in read_tables.items()}
     links = [findings.attempt(of_edges, entry) for entry in edges]
     findings.raise_all()
-    known = {kind: one for kind, one in nodes.items() if one is not None}
-    read = [one for one in links if one is not None]
-    types = dict.fromkeys([*known, *(kind for one in read for kind in one.types)])
+    known = {kind: part for kind, part in nodes.items() if part is not None}
+    read = [part for part in links if part is not None]
+    types = dict.fromkeys([*known, *(kind for part in read for kind in part.types)])
     layout = TableLayout(_with_one_target(known, asked), read, list(types), frozenset())
     texts = {kind for table, name, kind in layout.ids() if not findings.attempt(are_integers, reader, table, name)}
     findings.raise_all()
@@ -299,7 +300,7 @@ def _path_problems(tables: Sequence[TableFiles], form: TextForm) -> list[Problem
     """Problems of `dataset.path_columns`."""
     problems = []
     for name in form.path_columns:
-        inside = [files for files in tables if any(one is not None for one in path_values(files, name))]
+        inside = [files for files in tables if any(value is not None for value in path_values(files, name))]
         if not inside:
             problems.append(
                 Problem(
@@ -322,16 +323,16 @@ def _path_problems(tables: Sequence[TableFiles], form: TextForm) -> list[Problem
     return problems
 
 
-def _relation_column(table: SqlTable, given: str | None, taken: Sequence[str]) -> str | None:
+def _relation_column(table: SqlTable, asked: str | None, taken: Sequence[str]) -> str | None:
     """The column of relations. A guessed one must have texts or whole numbers, in a text perhaps with `.0`.
 
     Raises:
         DataError: a column of a typed table has other values.
     """
-    name = column(table, "relation", given, needed=False, taken=taken)
+    name = column(table, "relation", asked, needed=False, taken=taken)
     if name is None or table.types[name] in RELATIONS:
         return name
-    if given == AUTO:
+    if asked == AUTO:
         return name if table.files.format == "text" and table.types[name] in _REAL else None
     if table.files.format in ("text", "json"):
         return name
@@ -420,7 +421,7 @@ def _vertex_columns(reader: Engine, table: SqlTable, kind: str, asked: ColumnOpt
     written = with_points(
         reader,
         reader.as_written(
-            table, dict.fromkeys(one for one in (identity, label, split, *categories) if one is not None)
+            table, dict.fromkeys(role for role in (identity, label, split, *categories) if role is not None)
         ),
         [identity],
     )
@@ -439,8 +440,8 @@ def _known_columns(table: SqlTable, entries: Sequence[Column]) -> tuple[list[str
     Raises:
         DataError: the table lacks some of them.
     """
-    numbers = [one["column"] for one in entries if "column" in one and "width" in one]
-    categories = [one["column"] for one in entries if "values" in one]
+    numbers = [entry["column"] for entry in entries if "column" in entry and "width" in entry]
+    categories = [entry["column"] for entry in entries if "values" in entry]
     missing = [name for name in (*numbers, *categories) if name not in table.types]
     DataError.raise_all(
         [
@@ -462,7 +463,7 @@ def _with_one_target(vertices: Mapping[str, VertexColumns], asked: ColumnOptions
     Raises:
         DataError: labels are in the tables of several types, or not in the table of `dataset.target`.
     """
-    labelled = [kind for kind, one in vertices.items() if one.label is not None]
+    labelled = [kind for kind, columns in vertices.items() if columns.label is not None]
     if len(labelled) > 1:
         raise DataError(
             Problem(

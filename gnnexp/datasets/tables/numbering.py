@@ -46,7 +46,7 @@ def numbered(
         DataError: an edge leads to an unknown vertex. Names rows.
     """
     columns = edges.columns
-    width = np.dtype(np.int32 if sum(one.count for one in ids.values()) < 2**31 else np.int64)
+    width = np.dtype(np.int32 if sum(end.count for end in ids.values()) < 2**31 else np.int64)
     shifts = [starts[kind] for kind in columns.types]
     if not any(shifts) and (spool := edges.numbered(ids, width)) is not None:
         return spool, 0
@@ -55,8 +55,8 @@ def numbered(
         for chunk in edges.numbers(ids):
             known = (chunk[0] >= 0) & (chunk[1] >= 0)
             dropped += known.size - int(known.sum())
-            rows = chunk if known.all() else [one[known] for one in chunk]
-            ends = (np.add(one, shift, dtype=width) if shift else one for one, shift in zip(rows, shifts, strict=False))
+            rows = chunk if known.all() else [end[known] for end in chunk]
+            ends = (np.add(end, shift, dtype=width) if shift else end for end, shift in zip(rows, shifts, strict=False))
             spool.append(*ends, *rows[2:])
     if dropped and not drop:
         refuse_rows(engine, columns.table, _unknown(edges, ids), dropped, _FIX)
@@ -83,11 +83,11 @@ def named_by_edges(engine: Engine, kind: str, raw: Sequence[RawEdges], most_byte
         most_bytes: most bytes of different texts in memory; if there are more, they are in the engine.
         text: whether ids are texts.
     """
-    raw = [one for one in raw if kind in one.columns.types]
+    raw = [edges for edges in raw if kind in edges.columns.types]
     if not text:
         return _integers(kind, raw)
-    held = [one.dictionaries[kind] for one in raw if kind in one.dictionaries]
-    if len(held) == len(raw) and sum(one.num_bytes for one in held) <= most_bytes:
+    held = [edges.dictionaries[kind] for edges in raw if kind in edges.dictionaries]
+    if len(held) == len(raw) and sum(edges.num_bytes for edges in held) <= most_bytes:
         return HeldTexts.of(held)
     return _texts(engine, kind, raw)
 
@@ -107,10 +107,10 @@ def _different(chunks: Iterable[np.ndarray], low: int, high: int, most: int) -> 
         for ids in chunks:
             mark(ids, low, present)
         return np.flatnonzero(present) + low
-    found = np.empty(0, np.int64)
+    different = np.empty(0, np.int64)
     for ids in chunks:
-        found = np.union1d(found, ids)
-    return found
+        different = np.union1d(different, ids)
+    return different
 
 
 def _texts(engine: Engine, kind: str, raw: Sequence[RawEdges]) -> TextIds:

@@ -50,8 +50,11 @@ def refuse_rows(engine: Engine, table: SqlTable, first: Sequence[WrongRow], coun
     """
     if not first:
         return
-    found = places_of(engine, table, sorted({one.row for one in first}))
-    problems = [Problem(f"{found[one.row]}, column {one.column}", one.value, one.said, fix) for one in first]
+    place_of = places_of(engine, table, sorted({wrong_row.row for wrong_row in first}))
+    problems = [
+        Problem(f"{place_of[wrong_row.row]}, column {wrong_row.column}", wrong_row.value, wrong_row.said, fix)
+        for wrong_row in first
+    ]
     if count > len(first):
         problems.append(Problem(table.files.shown, f"{count} wrong rows", f"{len(first)} of them are shown", fix))
     raise DataError(problems)
@@ -67,15 +70,15 @@ def places_of(engine: Engine, table: SqlTable, rows: Sequence[int]) -> dict[int,
         table: the table.
         rows: numbers of rows in the table, from 0 on, ascending.
     """
-    found: dict[int, str] = {}
+    places: dict[int, str] = {}
     start = 0
     for path, count in engine.rows_by_file(table):
         inside = [row for row in rows if start <= row < start + count]
         lines = _lines(engine, table, path, [row - start for row in inside])
         for row, line in zip(inside, lines, strict=True):
-            found[row] = f"{path}, row {row - start + 1}" if line is None else f"{path}, line {line}"
+            places[row] = f"{path}, row {row - start + 1}" if line is None else f"{path}, line {line}"
         start += count
-    return found | {row: f"{table.files.shown}, row {row + 1}" for row in rows if row not in found}
+    return places | {row: f"{table.files.shown}, row {row + 1}" for row in rows if row not in places}
 
 
 def _lines(engine: Engine, table: SqlTable, path: Path, rows: list[int]) -> Iterable[int | None]:

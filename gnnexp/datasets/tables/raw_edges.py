@@ -105,15 +105,15 @@ class SpooledEdges(RawEdges):
 
     def unknown(self, ids: Mapping[str, Ids]) -> list[tuple[int, int, object]]:
         """See `RawEdges.unknown`."""
-        finders, row, found = self._finders(ids), 0, list[tuple[int, int, object]]()
+        finders, row, unknown = self._finders(ids), 0, list[tuple[int, int, object]]()
         for chunk in self.spool.chunks(ENDS):
             for end, (find, values) in enumerate(zip(finders, chunk, strict=True)):
                 places = np.flatnonzero(find(values) < 0)[:MOST_SHOWN]
-                found += [(row + int(place), end, self._id(end, int(values[place]))) for place in places]
+                unknown += [(row + int(place), end, self._id(end, int(values[place]))) for place in places]
             row += chunk[0].size
-            if len(found) >= MOST_SHOWN:
+            if len(unknown) >= MOST_SHOWN:
                 break
-        return found
+        return unknown
 
     def numbered(self, ids: Mapping[str, Ids], width: np.dtype) -> Spool | None:
         """See `RawEdges.numbered`."""
@@ -253,7 +253,7 @@ def _in_memory(
     """The edges in one pass over the table; None if the different texts are too many."""
     known = {kind: Dictionary() for kind in columns.types if kind in texts}
     ends = [_End(columns.table, name, kind, known.get(kind)) for name, kind in columns.ends]
-    asked = [id_of(columns.table, one.column, text=one.kind in texts) for one in ends]
+    asked = [id_of(columns.table, end.column, text=end.kind in texts) for end in ends]
     wrong, spans = _Wrong(engine, columns), [[_NO_SPAN], [_NO_SPAN]]
     with (
         Spool(folder, columns.name, columns.dtypes(_SMALL), held_bytes) as spool,
@@ -261,13 +261,13 @@ def _in_memory(
     ):
         for batch in filter(len, batches):
             wrong.look(batch, spool.num_rows)
-            arrays = [one.numbers(values) for one, values in zip(ends, batch.columns, strict=False)]
-            for one, ids, found in zip(ends, arrays, spans, strict=True):
-                found.append(one.span(ids))
-            if spool.dtypes["source"] == _SMALL and not all(_fits(found[-1]) for found in spans):
+            arrays = [end.numbers(values) for end, values in zip(ends, batch.columns, strict=False)]
+            for end, ids, spans_of_end in zip(ends, arrays, spans, strict=True):
+                spans_of_end.append(end.span(ids))
+            if spool.dtypes["source"] == _SMALL and not all(_fits(spans_of_end[-1]) for spans_of_end in spans):
                 spool.widen(ENDS, np.dtype(np.int64))
             spool.append(*arrays, *map(_numbers, batch.columns[2:]))
-            if sum(one.num_bytes for one in known.values()) > most_bytes:
+            if sum(end.num_bytes for end in known.values()) > most_bytes:
                 break
         else:
             wrong.refuse()
@@ -311,13 +311,13 @@ class _Wrong:
         columns = self._columns
         for name, values in zip((columns.source, columns.destination), batch.columns, strict=False):
             self._add(values, values.is_null() if values.null_count else None, row, name, "is missing", _TWO_ENDS)
-        for one, values in zip(columns.data.values(), batch.columns[2:], strict=True):
+        for data, values in zip(columns.data.values(), batch.columns[2:], strict=True):
             wrong = values.is_null() if values.null_count else None
-            if one.dtype.kind == "f":
+            if data.dtype.kind == "f":
                 import pyarrow.compute as pc
 
                 wrong = pc.invert(pc.is_finite(values).fill_null(False))
-            self._add(values, wrong, row, one.column, one.wrong, one.fix)
+            self._add(values, wrong, row, data.column, data.wrong, data.fix)
 
     def _add(self, values: pa.Array, wrong: pa.Array | None, row: int, column: str, said: str, fix: str) -> None:
         if wrong is None or not wrong.true_count:
@@ -345,7 +345,7 @@ def _kept(engine: Engine, columns: EdgeColumns, texts: Collection[str]) -> RawEd
         f"{id_of(table, name, text=True) if kind in texts else integer_of(engine, table, name, kind)} AS {end}"
         for end, name, kind in zip(ENDS, (columns.source, columns.destination), columns.types, strict=True)
     ]
-    asked += [f"{one.value} AS {name}" for name, one in columns.data.items()]
+    asked += [f"{data.value} AS {name}" for name, data in columns.data.items()]
     rows = engine.keep(f"SELECT {', '.join(asked)}, row_number() OVER () - 1 AS number FROM {table.name}", table)
     missing = "source IS NULL OR destination IS NULL"
     wrong = engine.rows(
@@ -374,20 +374,20 @@ def _refuse_data(engine: Engine, columns: EdgeColumns) -> None:
         DataError: there are some. Names rows.
     """
     findings = Findings()
-    for one in columns.data.values():
-        finite = "" if one.dtype.kind == "i" else " OR NOT isfinite(value)"
+    for data in columns.data.values():
+        finite = "" if data.dtype.kind == "i" else " OR NOT isfinite(value)"
         values = (
-            f"(SELECT {one.value} AS value, row_number() OVER () - 1 AS number FROM {columns.table.name}) "
+            f"(SELECT {data.value} AS value, row_number() OVER () - 1 AS number FROM {columns.table.name}) "
             f"WHERE value IS NULL{finite}"
         )
         count = engine.rows(f"SELECT count(*) FROM {values}", columns.table)[0][0]
-        found = engine.rows(f"SELECT number, value FROM {values} ORDER BY number LIMIT {MOST_SHOWN}", columns.table)
+        rows = engine.rows(f"SELECT number, value FROM {values} ORDER BY number LIMIT {MOST_SHOWN}", columns.table)
         findings.attempt(
             refuse_rows,
             engine,
             columns.table,
-            [WrongRow(row, one.column, value, one.wrong) for row, value in found],
+            [WrongRow(row, data.column, value, data.wrong) for row, value in rows],
             count,
-            one.fix,
+            data.fix,
         )
     findings.raise_all()

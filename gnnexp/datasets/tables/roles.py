@@ -58,7 +58,7 @@ def words_of(kind: str) -> tuple[str, ...]:
 def column(
     table: SqlTable,
     role: str,
-    given: str | None,
+    asked: str | None,
     *,
     needed: bool,
     taken: Iterable[str] = (),
@@ -69,7 +69,7 @@ def column(
     Args:
         table: the table.
         role: a key of `NAMES`; the configuration has it as `dataset.<role>`.
-        given: a column's name, `auto` (guessed), or None (no column).
+        asked: a column's name, `auto` (guessed), or None (no column).
         needed: whether the table must have the column.
         taken: columns that have other roles.
         usual: further names of this role, which come before those of `NAMES`.
@@ -77,21 +77,27 @@ def column(
     Raises:
         DataError: the column is missing, or more than one may be meant.
     """
-    if given is None:
+    if asked is None:
         return None
-    if given != AUTO:
-        require(table, role, [given])
-        return given
+    if asked != AUTO:
+        require(table, role, [asked])
+        return asked
     left = [name for name in table.types if name not in set(taken)]
     first = {*map(plain, usual), NAMES[role][0]}
-    found = [name for name in left if plain(name) in {*NAMES[role], *first}]
-    best = [name for name in found if plain(name) in first]
-    found = best if role == "id" and len(best) == 1 else found  # a table with "id" and "name" has its ids in "id"
-    if len(found) == 1:
-        return found[0]
-    if not found and not needed:
+    candidates = [name for name in left if plain(name) in {*NAMES[role], *first}]
+    best = [name for name in candidates if plain(name) in first]
+    candidates = (
+        best if role == "id" and len(best) == 1 else candidates
+    )  # a table with "id" and "name" has its ids in "id"
+    if len(candidates) == 1:
+        return candidates[0]
+    if not candidates and not needed:
         return None
-    said = f"{len(found)} columns may be the {role}: {found}" if found else f"no column has a usual name of the {role}"
+    said = (
+        f"{len(candidates)} columns may be the {role}: {candidates}"
+        if candidates
+        else f"no column has a usual name of the {role}"
+    )
     raise DataError(Problem(table.files.shown, list(table.types), said, f"set dataset.{role}=COLUMN"))
 
 
@@ -101,8 +107,8 @@ def ends(table: SqlTable, source: str, destination: str, types: tuple[str, str])
     Raises:
         DataError: they are missing, or more than one pair may be meant.
     """
-    for key, given in (("source", source), ("destination", destination)):
-        require(table, key, [given] if given != AUTO else [])
+    for key, name_of_end in (("source", source), ("destination", destination)):
+        require(table, key, [name_of_end] if name_of_end != AUTO else [])
     if AUTO not in (source, destination):
         return source, destination
     by_name = {plain(name): name for name in table.own}
@@ -112,14 +118,18 @@ def ends(table: SqlTable, source: str, destination: str, types: tuple[str, str])
         else [(first, second) for first in words_of(types[0]) for second in words_of(types[1])]
     )
     pairs = [*typed, *PAIRS]
-    found = [(by_name[first], by_name[second]) for first, second in pairs if {first, second} <= set(by_name)]
-    found = [pair for pair in found if source in (AUTO, pair[0]) and destination in (AUTO, pair[1])]
-    if len(found) == 1:
-        return found[0]
+    candidates = [(by_name[first], by_name[second]) for first, second in pairs if {first, second} <= set(by_name)]
+    candidates = [pair for pair in candidates if source in (AUTO, pair[0]) and destination in (AUTO, pair[1])]
+    if len(candidates) == 1:
+        return candidates[0]
     columns = table.own
-    if not found and len(columns) == 2:
+    if not candidates and len(columns) == 2:
         return columns[0], columns[1]
-    said = f"{len(found)} pairs of columns may be the ends" if found else "no two columns have usual names of ends"
+    said = (
+        f"{len(candidates)} pairs of columns may be the ends"
+        if candidates
+        else "no two columns have usual names of ends"
+    )
     raise DataError(Problem(table.files.shown, columns, said, "set dataset.source=COLUMN dataset.destination=COLUMN"))
 
 

@@ -94,8 +94,8 @@ def scaled(
         rows = np.where(np.isnan(rows), empty, rows)
     if mean is not None and spread is not None:
         rows = (rows - mean) / spread
-    found: np.ndarray = rows.astype(np.float32)
-    return found
+    scaled_rows: np.ndarray = rows.astype(np.float32)
+    return scaled_rows
 
 
 def lost(rows: np.ndarray) -> np.ndarray:

@@ -81,14 +81,14 @@ def parquet_file(path: Path) -> str:
 
 
 def scan_of(
-    files: TableFiles, form: TextForm, given: Mapping[str, str], extra: str = "", *, sniff: bool = False
+    files: TableFiles, form: TextForm, types: Mapping[str, str], extra: str = "", *, sniff: bool = False
 ) -> str:
     """The table function that reads the files. DuckDB takes a path as a pattern, so special characters are masked.
 
     Args:
         files: the files.
         form: how text is read.
-        given: types of some columns of a text.
+        types: types of some columns of a text.
         extra: a further option.
         sniff: whether the function tells how the text of one file is read.
     """
@@ -116,15 +116,15 @@ def scan_of(
         options.append(f"delim={literal(form.delimiter)}")
     if form.header is not None:
         options.append(f"header={str(form.header).lower()}")
-    if given:
-        options.append(f"types={struct(given)}")
+    if types:
+        options.append(f"types={struct(types)}")
     if sniff:
         return f"sniff_csv({literal(_masked(str(files.paths[0])))}, {', '.join(options)}{more})"
     return f"read_csv({paths}, {', '.join(options)}{more})"
 
 
 def query_of(
-    files: TableFiles, form: TextForm, given: Mapping[str, str], extra: str = "", *, named: bool = False
+    files: TableFiles, form: TextForm, types: Mapping[str, str], extra: str = "", *, named: bool = False
 ) -> str:
     """The query of a table: what the files have, and the columns that are folders of each file.
 
@@ -133,23 +133,23 @@ def query_of(
     Args:
         files: the files.
         form: how text is read.
-        given: types of some columns of a text.
+        types: types of some columns of a text.
         extra: a further option of what reads the files.
         named: whether the column `FILE` has the path of each row's file.
     """
-    found = {name: path_values(files, name) for name in form.path_columns}
+    values_of = {name: path_values(files, name) for name in form.path_columns}
     asked = []
-    for name, values in found.items():
-        if any(one is not None for one in values):
+    for name, values in values_of.items():
+        if any(value is not None for value in values):
             of = ", ".join(
-                f"{literal(str(path))}: {'NULL' if one is None else literal(one)}"
-                for path, one in zip(files.paths, values, strict=True)
+                f"{literal(str(path))}: {'NULL' if value is None else literal(value)}"
+                for path, value in zip(files.paths, values, strict=True)
             )
-            whole = all(one is None or (re.fullmatch("0|-?[1-9][0-9]{0,17}", one)) for one in values)
+            whole = all(value is None or (re.fullmatch("0|-?[1-9][0-9]{0,17}", value)) for value in values)
             asked.append(f"map {{{of}}}[{quoted(FILE)}]{'::BIGINT' if whole else ''} AS {quoted(name)}")
     if not asked and not named:
-        return f"SELECT * FROM {scan_of(files, form, given, extra)}"
-    scan = scan_of(files, form, given, f"{f'{extra}, ' if extra else ''}filename={literal(FILE)}")
+        return f"SELECT * FROM {scan_of(files, form, types, extra)}"
+    scan = scan_of(files, form, types, f"{f'{extra}, ' if extra else ''}filename={literal(FILE)}")
     return f"SELECT {', '.join(['*' if named else f'* EXCLUDE ({quoted(FILE)})', *asked])} FROM {scan}"
 
 

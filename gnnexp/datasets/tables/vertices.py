@@ -119,20 +119,20 @@ def read_labels(engine: Engine, columns: VertexColumns, kind: LabelKind, no_labe
         or (kind == "auto" and _has_late_fractions(engine, columns))
     ):
         return _real_labels(engine, table, columns.label, no_label)
-    made, notes = _classes(engine, columns, kind, no_label)
+    labels_view, notes = _classes(engine, columns, kind, no_label)
     if no_label == AUTO:
-        notes += _of_minus_one(engine, columns, made)
+        notes += _of_minus_one(engine, columns, labels_view)
     classes = engine.keep(
         "SELECT class, row_number() OVER (ORDER BY class) - 1 AS number FROM "
-        f"(SELECT DISTINCT class FROM {made} WHERE class IS NOT NULL)",
+        f"(SELECT DISTINCT class FROM {labels_view} WHERE class IS NOT NULL)",
         table,
     )
-    found = engine.rows(f"SELECT class FROM {classes} ORDER BY number", table)
+    classes_in_order = engine.rows(f"SELECT class FROM {classes} ORDER BY number", table)
     batches = engine.batches(
-        f"SELECT coalesce(c.number, -1) FROM {made} m LEFT JOIN {classes} c USING (class) ORDER BY m.row", table
+        f"SELECT coalesce(c.number, -1) FROM {labels_view} m LEFT JOIN {classes} c USING (class) ORDER BY m.row", table
     )
     values = np.concatenate([np.empty(0, np.int64), *(batch.column(0).to_numpy() for batch in batches)])
-    return Labels(values, [str(row[0]) for row in found], [*notes, *_lacking(values < 0)])
+    return Labels(values, [str(row[0]) for row in classes_in_order], [*notes, *_lacking(values < 0)])
 
 
 def _has_late_fractions(engine: Engine, columns: VertexColumns) -> bool:
@@ -172,15 +172,15 @@ def _classes(engine: Engine, columns: VertexColumns, kind: LabelKind, no_label: 
     kept = engine.keep(
         f"SELECT {value} AS class, {none} AS none, row_number() OVER () - 1 AS row FROM {table.name}", table
     )
-    given = no_label not in (None, AUTO)
-    unused = given and not engine.count(kept, "none")
+    is_given = no_label not in (None, AUTO)
+    unused = is_given and not engine.count(kept, "none")
     said = [f"no vertex has the label {no_label} (dataset.no_label)"] if unused else []
     # Without the word for no label, integers may be left of a text.
-    if not written and not (given and table.types[columns.label] == "VARCHAR" and table.files.format == "text"):
+    if not written and not (is_given and table.types[columns.label] == "VARCHAR" and table.files.format == "text"):
         return kept, said
-    found, notes = _value_of(engine, columns, kept, value)
-    made = kept if found == "class" else engine.keep(f"SELECT {found} AS class, row FROM {kept}", table)
-    return made, [*said, *notes]
+    expression, notes = _value_of(engine, columns, kept, value)
+    view = kept if expression == "class" else engine.keep(f"SELECT {expression} AS class, row FROM {kept}", table)
+    return view, [*said, *notes]
 
 
 def _value_of(engine: Engine, columns: VertexColumns, kept: str, value: str) -> tuple[str, list[str]]:
@@ -211,19 +211,19 @@ def _means_none(table: SqlTable, value: str, no_label: NoLabel) -> str:
     return f"(coalesce({same} = {word}, false) OR coalesce({number} = TRY_CAST({word} AS DOUBLE), false))"
 
 
-def _of_minus_one(engine: Engine, columns: VertexColumns, made: str) -> list[str]:
+def _of_minus_one(engine: Engine, columns: VertexColumns, view: str) -> list[str]:
     """What to note if -1 and 1 are the classes.
 
     Raises:
         DataError: -1 is next to other integers: whether it means no label is not clear.
     """
-    minus = engine.count(made, "typeof(class) <> 'VARCHAR' AND class::VARCHAR = '-1'")
+    minus = engine.count(view, "typeof(class) <> 'VARCHAR' AND class::VARCHAR = '-1'")
     if not minus:
         return []
-    found = engine.rows(
-        f"SELECT DISTINCT class FROM {made} WHERE class::VARCHAR <> '-1' ORDER BY 1 LIMIT 3", columns.written
+    rows = engine.rows(
+        f"SELECT DISTINCT class FROM {view} WHERE class::VARCHAR <> '-1' ORDER BY 1 LIMIT 3", columns.written
     )
-    others = [str(row[0]) for row in found]
+    others = [str(row[0]) for row in rows]
     if others == ["1"]:
         return ["-1 and 1 are two classes; if -1 means no label: dataset.no_label=-1"]
     raise DataError(
@@ -268,14 +268,14 @@ def splits_of_files(engine: Engine, columns: VertexColumns, form: TextForm) -> d
             if first_word(path) not in SPLIT_WORDS
         ][:MOST_SHOWN]
     )
-    found: dict[str, list[np.ndarray]] = {"train": [], "val": [], "test": []}
+    ids_of: dict[str, list[np.ndarray]] = {"train": [], "val": [], "test": []}
     row = 0
     for path in files.paths:
         table = engine.table(replace(files, paths=(path,)), form)
         count = int(engine.rows(f"SELECT count(*) FROM {table.name}", table)[0][0])
-        found[SPLIT_WORDS[first_word(path)]].append(np.arange(row, row + count))
+        ids_of[SPLIT_WORDS[first_word(path)]].append(np.arange(row, row + count))
         row += count
-    return {split: np.concatenate([np.empty(0, np.int64), *parts]) for split, parts in found.items()}
+    return {split: np.concatenate([np.empty(0, np.int64), *parts]) for split, parts in ids_of.items()}
 
 
 def _real_labels(engine: Engine, table: SqlTable, column: str, no_label: NoLabel) -> Labels:
@@ -350,11 +350,11 @@ def read_splits(engine: Engine, columns: VertexColumns) -> dict[str, np.ndarray]
             f"is no word of a split; words are {', '.join(SPLIT_WORDS)}",
             "correct it, or set dataset.split=random",
         )
-    found: dict[str, list[np.ndarray]] = {"train": [], "val": [], "test": []}
+    ids_of: dict[str, list[np.ndarray]] = {"train": [], "val": [], "test": []}
     row = 0
     for batch in engine.batches(f"SELECT lower({name}::VARCHAR) FROM {table.name}", table):
         values = batch.column(0).to_pylist()
-        for split, parts in found.items():
+        for split, parts in ids_of.items():
             parts.append(
                 row
                 + np.array(
@@ -367,4 +367,4 @@ def read_splits(engine: Engine, columns: VertexColumns) -> dict[str, np.ndarray]
                 )
             )
         row += batch.num_rows
-    return {split: np.concatenate([np.empty(0, np.int64), *parts]) for split, parts in found.items()}
+    return {split: np.concatenate([np.empty(0, np.int64), *parts]) for split, parts in ids_of.items()}

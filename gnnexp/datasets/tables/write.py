@@ -108,7 +108,7 @@ def number(
             counted = None if rows is None or kind in layout.texts else IntegerIds(np.arange(rows))
             ids[kind] = counted or named_by_edges(reader, kind, raw, rules.buffer_bytes, text=kind in layout.texts)
     ids = {kind: ids[kind] for kind in layout.types}
-    counts = {kind: one.count for kind, one in ids.items()}
+    counts = {kind: part.count for kind, part in ids.items()}
     empty = [kind for kind, count in counts.items() if not count]
     DataError.raise_all(
         [Problem("dataset.nodes", kind, "this type has no vertices", "give its table a row") for kind in empty]
@@ -116,15 +116,15 @@ def number(
     starts = dict(zip(ids, accumulate(counts.values(), initial=0), strict=False))
     check_memory(24 * sum(counts.values()), "vertices")
     findings, spools, notes = Findings(), [], layout.pointed()
-    for one in raw:
-        found = findings.attempt(numbered, reader, one, ids, starts, place, _held(layout, rules), drop=rules.drop)
-        if found is None:
+    for part in raw:
+        spooled = findings.attempt(numbered, reader, part, ids, starts, place, _held(layout, rules), drop=rules.drop)
+        if spooled is None:
             continue
-        spool, dropped = found
+        spool, dropped = spooled
         spools.append(spool)
-        notes += [_dropped(dropped, one.columns.name)] if dropped else []
+        notes += [_dropped(dropped, part.columns.name)] if dropped else []
     findings.raise_all()
-    return NumberedTables(ids, counts, starts, spools, [len(one.relations) for one in layout.edges], notes)
+    return NumberedTables(ids, counts, starts, spools, [len(part.relations) for part in layout.edges], notes)
 
 
 def _held(layout: TableLayout, rules: TableRules) -> int:
@@ -142,21 +142,21 @@ def _read(
     """
     findings, held = Findings(), _held(layout, rules)
     try:
-        given = {
+        form_of = {
             kind: findings.attempt(ids_of_rows, reader, nodes.written, nodes.id, kind, text=kind in layout.texts)
             for kind, nodes in layout.vertices.items()
         }
         tried = [
-            findings.attempt(read_edges, reader, one, layout.texts, place, rules.buffer_bytes, held)
-            for one in layout.edges
+            findings.attempt(read_edges, reader, columns, layout.texts, place, rules.buffer_bytes, held)
+            for columns in layout.edges
         ]
     except NoIntegersError as error:  # what looks like integers in the sample is none further below
         layout = layout.after(reader, error)
     else:
         findings.raise_all()
         return (
-            {kind: one for kind, one in given.items() if one is not None},
-            [one for one in tried if one is not None],
+            {kind: ids for kind, ids in form_of.items() if ids is not None},
+            [edges for edges in tried if edges is not None],
             layout,
         )
     return _read(reader, layout, rules, place)
@@ -267,23 +267,23 @@ def link_times(whole: Graph, graph: NumberedTables, layout: TableLayout, rules: 
     Raises:
         DataError: tables have times of different kinds.
     """
-    columns = [one.time for one in layout.edges if one.time is not None]
-    if len({(one.dtype, one.dated) for one in columns}) > 1:
+    columns = [column.time for column in layout.edges if column.time is not None]
+    if len({(column.dtype, column.dated) for column in columns}) > 1:
         raise DataError(
             Problem(
                 "dataset.time",
-                [one.column for one in columns],
+                [column.column for column in columns],
                 "tables of edges have times of different kinds",
                 "give all of them dates, or all of them whole numbers",
             )
         )
-    found, back = LinkTimes(whole, columns[0].dtype), graph.num_relations * rules.inverse_relations
+    link_times_of, back = LinkTimes(whole, columns[0].dtype), graph.num_relations * rules.inverse_relations
     for spool, types in zip(graph.spools, _types(graph), strict=True):
         source, destination, times = (spool.column(name) for name in (*ENDS, "time"))
-        found.add(source, destination, types, times)
+        link_times_of.add(source, destination, types, times)
         if rules.symmetrize:
-            found.add(destination, source, types + np.int32(back), times)
-    return Times(found.values, columns[0].column, columns[0].dated)
+            link_times_of.add(destination, source, types + np.int32(back), times)
+    return Times(link_times_of.values, columns[0].column, columns[0].dated)
 
 
 def labels_of(
@@ -292,11 +292,11 @@ def labels_of(
     """`[V]` labels of all vertices, -1 or NaN for types without labels; None if no table has labels."""
     for kind, nodes in layout.vertices.items():
         if nodes.label is not None:
-            found = read_labels(reader, nodes, label_kind, no_label)
-            real = found.values.dtype.kind == "f"
-            values = np.full(graph.num_nodes, np.nan if real else -1, found.values.dtype)
-            values[graph.starts[kind] : graph.starts[kind] + found.values.size] = found.values
-            return found._replace(values=values)
+            labels = read_labels(reader, nodes, label_kind, no_label)
+            real = labels.values.dtype.kind == "f"
+            values = np.full(graph.num_nodes, np.nan if real else -1, labels.values.dtype)
+            values[graph.starts[kind] : graph.starts[kind] + labels.values.size] = labels.values
+            return labels._replace(values=values)
     return None
 
 
@@ -315,17 +315,17 @@ def features_of(
     """
     names: dict[str, list[Column]] = {kind: [] for kind in graph.counts}
     notes: list[str] = []
-    found = {
+    matrices = {
         kind: read_features(reader, nodes, graph.counts[kind], form, names[kind], notes)
         for kind, nodes in layout.vertices.items()
     }
     if len(graph.ids) == 1:
         [(kind, ids)] = graph.ids.items()
-        rows = found.get(kind) if file is None else read_feature_file(file, ids, form, names[kind])
+        rows = matrices.get(kind) if file is None else read_feature_file(file, ids, form, names[kind])
         return (None if rows is None else _rows(rows, sparse)), names, notes
     counts = [*graph.counts.values()]
     types = np.repeat(np.arange(len(counts)), counts)
-    blocks = [found.get(kind) for kind in graph.counts]
+    blocks = [matrices.get(kind) for kind in graph.counts]
     widened = scipy.sparse.block_diag(
         [
             scipy.sparse.csr_array((count, 0), dtype=np.float32) if block is None else block

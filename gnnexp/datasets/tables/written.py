@@ -58,8 +58,12 @@ def with_points(engine: Engine, table: SqlTable, columns: Iterable[str], *, late
         for name in dict.fromkeys(columns)
         if name in table.looks and name not in table.points and (late or table.looks[name] in REAL)
     ]
-    found = {name: points_of(engine, table, quoted(name)) for name in asked}
-    points = {name: one for name, one in found.items() if one is not None and one.values}
+    points_of_column = {name: points_of(engine, table, quoted(name)) for name in asked}
+    points = {
+        name: points_here
+        for name, points_here in points_of_column.items()
+        if points_here is not None and points_here.values
+    }
     return replace(table, points={**table.points, **points}) if points else table
 
 
@@ -200,10 +204,10 @@ def parsed(table: SqlTable, column: str, kind: str, values: pa.Array) -> np.ndar
         NoIntegersError: a text is none.
     """
     texts = values.fill_null("0") if values.null_count else values
-    found, wrong = integers_of(*bytes_of(texts), ord(table.decimal) if column in table.points else 0)
+    integers, wrong = integers_of(*bytes_of(texts), ord(table.decimal) if column in table.points else 0)
     if wrong >= 0:
         raise NoIntegersError(kind, texts[wrong].as_py())
-    return found
+    return integers
 
 
 def bytes_of(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:

@@ -211,7 +211,7 @@ def _bucket_with_data(
             ]
         )
     first = rows[2:]
-    given, sources, destinations, *data = (np.concatenate(column) for column in zip(*parts, strict=True))
+    from_user, sources, destinations, *data = (np.concatenate(column) for column in zip(*parts, strict=True))
     types = data.pop(0) if first[0] is not None else None
     dtype = index_dtype(num_nodes)
     return rows_with_data(
@@ -221,7 +221,7 @@ def _bucket_with_data(
         rule=rules.merge_weights if rules.merge else None,
         types=types,
         weights=data[0] if data else None,
-        given=given,
+        from_user=from_user,
     )
 
 

@@ -118,13 +118,15 @@ def foreign_of_arrays(arrays: DglArrays, asked: DataNames, key: str) -> ForeignG
     features = findings.attempt(_chosen, "features", asked.features, nodes, key) or {}
     labels = findings.attempt(_chosen, "label", asked.label, nodes, key) or {}
     masks = findings.attempt(_masks, asked, nodes, key) or {}
-    data = {_shown(one.types): one.data for one in arrays.edges}
+    data = {_shown(of_type.types): of_type.data for of_type in arrays.edges}
     weights = findings.attempt(_chosen, "weight", asked.weight, data, key) or {}
     vertices, used = {}, {name: set[str]() for name in (*nodes, *data)}
     for kind, count in arrays.counts.items():
         own = nodes.get(kind, {})
-        used[kind] |= {one for one in (features.get(kind), labels.get(kind), *masks.get(kind, {}).values()) if one}
-        made = findings.attempt(
+        used[kind] |= {
+            of_type for of_type in (features.get(kind), labels.get(kind), *masks.get(kind, {}).values()) if of_type
+        }
+        type_vertices = findings.attempt(
             _vertices,
             count,
             own,
@@ -134,24 +136,28 @@ def foreign_of_arrays(arrays: DglArrays, asked: DataNames, key: str) -> ForeignG
             asked.mask,
             f"{key}, vertices {kind}",
         )
-        vertices[kinds[kind]] = made or ForeignVertices(count)
+        vertices[kinds[kind]] = type_vertices or ForeignVertices(count)
         if vertices[kinds[kind]].ids is not None:
             used[kind].add(ID)
-    names = _edge_names([one.types for one in arrays.edges])
+    names = _edge_names([of_type.types for of_type in arrays.edges])
     edges = []
-    for one in arrays.edges:
-        weight = weights.get(_shown(one.types))
-        used[_shown(one.types)] |= {weight, ID} - {None} if weight else {ID}  # ids of edges have no use
+    for of_type in arrays.edges:
+        weight = weights.get(_shown(of_type.types))
+        used[_shown(of_type.types)] |= {weight, ID} - {None} if weight else {ID}  # ids of edges have no use
         values = (
             None
             if weight is None
             else findings.attempt(
-                _weights, one.data[weight], one.source.size, f"{key}, edges {_shown(one.types)}, {weight}"
+                _weights, of_type.data[weight], of_type.source.size, f"{key}, edges {_shown(of_type.types)}, {weight}"
             )
         )
         edges.append(
             ForeignEdges(
-                one.source, one.destination, names[one.types], (kinds[one.types[0]], kinds[one.types[2]]), values
+                of_type.source,
+                of_type.destination,
+                names[of_type.types],
+                (kinds[of_type.types[0]], kinds[of_type.types[2]]),
+                values,
             )
         )
     findings.raise_all()
@@ -186,15 +192,15 @@ def _chosen(role: str, asked: str | None, data: Mapping[str, Mapping[str, object
     if asked is None:
         return {}
     if asked != AUTO:
-        found = {kind: asked for kind, own in data.items() if asked in own}
-        if not found:
+        chosen = {kind: asked for kind, own in data.items() if asked in own}
+        if not chosen:
             names = ", ".join(sorted({name for own in data.values() for name in own})) or "nothing"
             raise DataError(
                 Problem(
                     f"dataset.{role}", asked, f"{key} has {names}", f"set dataset.{role} to one of them, or to null"
                 )
             )
-        return found
+        return chosen
     return {kind: name for kind, own in data.items() if (name := _usual(role, USUAL[role], own, f"{key}, {kind}"))}
 
 
@@ -204,12 +210,12 @@ def _usual(role: str, names: Sequence[str], own: Iterable[str], key: str) -> str
     Raises:
         DataError: several usual names are there, and DGL's own name is not.
     """
-    found = [name for name in names if name in own]
-    if len(found) > 1 and found[0] != names[0]:
+    usual = [name for name in names if name in own]
+    if len(usual) > 1 and usual[0] != names[0]:
         raise DataError(
-            Problem(key, ", ".join(found), f"{len(found)} data may be the {role}", f"set dataset.{role}={found[0]}")
+            Problem(key, ", ".join(usual), f"{len(usual)} data may be the {role}", f"set dataset.{role}={usual[0]}")
         )
-    return found[0] if found else None
+    return usual[0] if usual else None
 
 
 def _masks(asked: DataNames, data: Mapping[str, Mapping[str, object]], key: str) -> dict[str, dict[str, str]]:
@@ -300,8 +306,8 @@ def classes_of(values: np.ndarray, key: str) -> np.ndarray:
         values = np.where(np.isnan(values), -1, values)
     elif values.dtype.kind == "u":
         values = np.minimum(values, np.uint64(2**62))  # no class is as large; `class_count` says so
-    found: np.ndarray = np.maximum(values.astype(np.int64), -1)
-    return found
+    classes: np.ndarray = np.maximum(values.astype(np.int64), -1)
+    return classes
 
 
 def _mask(values: np.ndarray, column: int, key: str) -> np.ndarray:
@@ -361,15 +367,15 @@ def _reverses(edges: Sequence[DglEdges]) -> list[str]:
     gnnexp would add the reverses again, with types of their own.
     """
     pairs = [
-        (one, other)
-        for place, one in enumerate(edges)
+        (first, other)
+        for place, first in enumerate(edges)
         for other in edges[place + 1 :]
-        if one.types[0] == other.types[2]
-        and one.types[2] == other.types[0]
-        and np.array_equal(one.source, other.destination)
-        and np.array_equal(one.destination, other.source)
+        if first.types[0] == other.types[2]
+        and first.types[2] == other.types[0]
+        and np.array_equal(first.source, other.destination)
+        and np.array_equal(first.destination, other.source)
     ]
     if not pairs:
         return []
-    said = ", ".join(f"{other.types[1]} of {one.types[1]}" for one, other in pairs)
+    said = ", ".join(f"{other.types[1]} of {first.types[1]}" for first, other in pairs)
     return [f"the file has reverse edges already: {said}; set dataset.symmetrize=false, or gnnexp adds them again"]

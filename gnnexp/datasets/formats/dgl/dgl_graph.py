@@ -112,8 +112,8 @@ class DglGraph(DglDataset):
     def sources(self) -> list[Path]:
         """The file."""
         place = data_folder(self.path, "dgl_graph")
-        found = _files(place)
-        if not found and not place.is_dir():
+        files = _files(place)
+        if not files and not place.is_dir():
             raise DataError(
                 Problem(
                     str(place),
@@ -122,8 +122,8 @@ class DglGraph(DglDataset):
                     "correct dataset.path",
                 )
             )
-        if len(found) != 1:
-            names = ", ".join(one.name for one in found) or "none"
+        if len(files) != 1:
+            names = ", ".join(file.name for file in files) or "none"
             raise DataError(
                 Problem(
                     str(place),
@@ -132,7 +132,7 @@ class DglGraph(DglDataset):
                     "set dataset.path to the file",
                 )
             )
-        return found
+        return files
 
     def read(self) -> ForeignGraph:
         """The graph that DGL reads, in a process of its own."""
@@ -144,8 +144,8 @@ class DglGraph(DglDataset):
             notes.append(note)
         if graphs is not None and graphs > 1:
             notes.append(f"graph {self.graph} of {graphs} in the file")
-        found = foreign_of_arrays(arrays, self.asked(), str(path))
-        return replace(found, notes=[*found.notes, *notes])
+        foreign = foreign_of_arrays(arrays, self.asked(), str(path))
+        return replace(foreign, notes=[*foreign.notes, *notes])
 
 
 def _files(place: Path) -> list[Path]:
@@ -162,8 +162,8 @@ def _with_labels_of_file(arrays: DglArrays, label: str | None) -> tuple[DglArray
     extra, [kind, *others] = arrays.extra, list(arrays.counts)
     own, count = arrays.nodes.get(kind, {}), arrays.counts[kind]
     names = USUAL["label"] if label == AUTO else (label,)
-    found = [name for name in names if name is not None and name in extra]
-    if others or len(found) != 1 or count == 1 or extra[found[0]].shape[:1] != (count,) or set(names) & set(own):
+    labels = [name for name in names if name is not None and name in extra]
+    if others or len(labels) != 1 or count == 1 or extra[labels[0]].shape[:1] != (count,) or set(names) & set(own):
         return arrays, f"what is kept next to the graphs is not used: {', '.join(extra)}"
-    nodes: dict[str, dict[str, np.ndarray]] = {kind: {**own, found[0]: extra[found[0]]}}
-    return replace(arrays, nodes=nodes), f"labels of vertices are {found[0]}, which is kept next to the graph"
+    nodes: dict[str, dict[str, np.ndarray]] = {kind: {**own, labels[0]: extra[labels[0]]}}
+    return replace(arrays, nodes=nodes), f"labels of vertices are {labels[0]}, which is kept next to the graph"

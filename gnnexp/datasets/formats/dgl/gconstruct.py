@@ -132,11 +132,11 @@ def read_config(place: Path) -> Gconstruct:
         )
     content: Any = _json(path)
     findings = Findings()
-    nodes = [findings.attempt(_entry, path, "nodes", number, one) for number, one in enumerate(content["nodes"])]
-    edges = [findings.attempt(_entry, path, "edges", number, one) for number, one in enumerate(content["edges"])]
+    nodes = [findings.attempt(_entry, path, "nodes", number, entry) for number, entry in enumerate(content["nodes"])]
+    edges = [findings.attempt(_entry, path, "edges", number, entry) for number, entry in enumerate(content["edges"])]
     findings.raise_all()
-    found = Gconstruct(path, [one for one in nodes if one], [one for one in edges if one])
-    kinds = [one.kind for one in (*found.nodes, *found.edges)]
+    config = Gconstruct(path, [entry for entry in nodes if entry], [entry for entry in edges if entry])
+    kinds = [entry.kind for entry in (*config.nodes, *config.edges)]
     DataError.raise_all(
         [
             Problem(
@@ -149,7 +149,7 @@ def read_config(place: Path) -> Gconstruct:
             if kinds.count(kind) > 1
         ]
     )
-    return found
+    return config
 
 
 def _entry(path: Path, section: str, number: int, entry: Mapping[str, Any]) -> Entry:
@@ -169,22 +169,22 @@ def _parsed(folder: Path, key: str, entry: Mapping[str, Any], *, is_node: bool) 
     if name not in _FORMATS:
         raise ValueError(f"format {name}")
     files = TableFiles(key, tuple(paths), _FORMATS[name] or "parquet")
-    kind = (str(entry["node_type"]),) if is_node else tuple(str(one) for one in entry["relation"])
+    kind = (str(entry["node_type"]),) if is_node else tuple(str(part) for part in entry["relation"])
     columns = (entry.get("node_id_col"),) if is_node else (entry["source_id_col"], entry["dest_id_col"])
     if len(kind) != (1 if is_node else 3):
         raise ValueError(f"relation {list(kind)}")
     features = [
-        Feature(str(column), one.get("transform") or one)
-        for one in entry.get("features") or ()
-        for column in ([one["feature_col"]] if isinstance(one["feature_col"], str) else one["feature_col"])
+        Feature(str(column), part.get("transform") or part)
+        for part in entry.get("features") or ()
+        for column in ([part["feature_col"]] if isinstance(part["feature_col"], str) else part["feature_col"])
     ]
     labels, notes = [], []
-    for one in entry.get("labels") or ():
-        task = str(one.get("task_type"))
+    for part in entry.get("labels") or ():
+        task = str(part.get("task_type"))
         if is_node and task in ("classification", "regression"):
-            labels.append(_label(folder, key, one))
+            labels.append(_label(folder, key, part))
         else:
-            shares = f", shares {one['split_pct']}" if "split_pct" in one else ""
+            shares = f", shares {part['split_pct']}" if "split_pct" in part else ""
             notes.append(
                 f"{':'.join(kind)}: the task {task}{shares} of the file is not used"
                 + ("; dataset.link_split holds out links" if task == "link_prediction" else "")
@@ -202,24 +202,24 @@ def _label(folder: Path, key: str, entry: Mapping[str, Any]) -> Label:
     return Label(str(entry["label_col"]), shares, files, column[0] if isinstance(column, list) else column)
 
 
-def _paths(folder: Path, key: str, given: str | Sequence[str]) -> list[Path]:
+def _paths(folder: Path, key: str, named: str | Sequence[str]) -> list[Path]:
     """The files: relative names belong to the folder of the JSON file or, as in GraphStorm, to the current one.
 
     Raises:
         DataError: there are none.
     """
-    found: list[Path] = []
-    for text in [given] if isinstance(given, str) else given:
+    files: list[Path] = []
+    for text in [named] if isinstance(named, str) else named:
         places = [folder / text, Path(text)]
-        here = next((one for one in places if is_file(one)), None)
-        folders = [one for one in places if one.is_dir()]
+        here = next((path for path in places if is_file(path)), None)
+        folders = [path for path in places if path.is_dir()]
         if here is not None:
-            found.append(here)
+            files.append(here)
         elif folders:
-            found += [one for one in folders[0].iterdir() if is_file(one) and not one.name.startswith((".", "_"))]
+            files += [path for path in folders[0].iterdir() if is_file(path) and not path.name.startswith((".", "_"))]
         else:
-            matches = [sorted(glob.glob(str(one))) for one in places] if "*" in text else []  # noqa: PTH207
-            found += [Path(one) for one in next((names for names in matches if names), [])]
-        if not found:
+            matches = [sorted(glob.glob(str(path))) for path in places] if "*" in text else []  # noqa: PTH207
+            files += [Path(path) for path in next((names for names in matches if names), [])]
+        if not files:
             raise DataError(Problem(key, text, f"no such file: {places[0]}", "correct `files`, or put the file there"))
-    return sorted(dict.fromkeys(found))
+    return sorted(dict.fromkeys(files))

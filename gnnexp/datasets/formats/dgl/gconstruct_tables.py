@@ -66,10 +66,10 @@ def opened(reader: Engine, entry: Entry, place: Path) -> SqlTable:
     table = reader.table(files, form)
     names = [
         *entry.columns,
-        *(one.column for one in entry.labels if table.types.get(one.column) not in _REAL),
-        *(one.column for one in entry.features if one.kind == "to_categorical"),
+        *(part.column for part in entry.labels if table.types.get(part.column) not in _REAL),
+        *(part.column for part in entry.features if part.kind == "to_categorical"),
     ]
-    numbers = [one.column for one in entry.features if one.kind != "to_categorical" and one.column in table.types]
+    numbers = [part.column for part in entry.features if part.kind != "to_categorical" and part.column in table.types]
     written = reader.as_written(table, dict.fromkeys(name for name in names if name in table.types))
     return reader.as_numbers(written, dict.fromkeys(numbers))
 
@@ -94,12 +94,14 @@ def _without_hdf5(entry: Entry, place: Path) -> TableFiles:
         try:
             check_memory(path.stat().st_size, str(path))
             with h5py.File(path, "r") as file:
-                arrays = {name: np.asarray(one[()]) for name, one in file.items() if isinstance(one, h5py.Dataset)}
+                arrays = {
+                    name: np.asarray(values[()]) for name, values in file.items() if isinstance(values, h5py.Dataset)
+                }
             columns = {
-                name: pa.array([text.decode() for text in one])
-                if one.dtype.kind in "SO"
-                else pa.array(one if one.ndim == 1 else list(one))
-                for name, one in arrays.items()
+                name: pa.array([text.decode() for text in values])
+                if values.dtype.kind in "SO"
+                else pa.array(values if values.ndim == 1 else list(values))
+                for name, values in arrays.items()
             }
             paths.append(place / f"hdf5_{'_'.join(entry.kind).encode().hex()}_{number}.parquet")
             parquet.write_table(pa.table(columns), paths[-1])
@@ -136,7 +138,7 @@ def vertex_columns(
     needed = [
         *([identity] if identity else []),
         *([label.column] if label else []),
-        *(one.column for one in entry.features),
+        *(feature.column for feature in entry.features),
     ]
     findings.problems += [
         Problem(
@@ -151,7 +153,7 @@ def vertex_columns(
     findings.raise_all()
     named = integer_or_text(reader, table, identity, points=False) if identity else "row_number() OVER () - 1"
     pointed = [(label.column, "classes")] if label is not None else []
-    pointed += [(one.column, "categories") for one in entry.features if one.kind == "to_categorical"]
+    pointed += [(feature.column, "categories") for feature in entry.features if feature.kind == "to_categorical"]
     table = with_points(reader, table, [name for name, _ in pointed if name != identity], late=True)
     rows, asked = table.name, [f"{named} AS id"]
     if label is not None:
@@ -165,16 +167,16 @@ def vertex_columns(
     notes = [
         note_of(table, name, table.points[name], what) for name, what in dict.fromkeys(pointed) if name in table.points
     ]
-    for number, one in enumerate(entry.features):
-        name = _name(one, number, entry)
+    for number, feature in enumerate(entry.features):
+        name = _name(feature, number, entry)
         try:
-            asked.append(f"{_expression(reader, table, one, entry)} AS {quoted(name)}")
+            asked.append(f"{_expression(reader, table, feature, entry)} AS {quoted(name)}")
         except DataError as error:
             if not skip:
                 findings.problems += error.problems
-            notes.append(f"{entry.kind[0]}: the feature {one.column} (transform {one.kind}) is not used")
+            notes.append(f"{entry.kind[0]}: the feature {feature.column} (transform {feature.kind}) is not used")
             continue
-        categories += [name] if one.kind == "to_categorical" else []
+        categories += [name] if feature.kind == "to_categorical" else []
     findings.raise_all()
     left = [other.column for other in entry.labels if other is not label]
     notes += [f"{entry.kind[0]}: labels that are not used: {', '.join(left)}"] if left else []
@@ -190,27 +192,27 @@ def _name(one: Feature, number: int, entry: Entry) -> str:
     return f"{name}_{number}" if before or name in _RESERVED else name
 
 
-def _expression(reader: Engine, table: SqlTable, one: Feature, entry: Entry) -> str:
+def _expression(reader: Engine, table: SqlTable, feature: Feature, entry: Entry) -> str:
     """A feature in SQL.
 
     Raises:
         DataError: gnnexp does not have the transform, or the column does not fit it.
     """
-    column, look = quoted(one.column), table.look(one.column)
-    is_number, is_list = bool(numeric(table, [one.column])), look.endswith("]")
-    if one.kind == "to_categorical" and not one.transform.get("separator") and not is_list:
-        return f"{text_of(table, one.column)}::VARCHAR"
-    if one.column in table.looks:
+    column, look = quoted(feature.column), table.look(feature.column)
+    is_number, is_list = bool(numeric(table, [feature.column])), look.endswith("]")
+    if feature.kind == "to_categorical" and not feature.transform.get("separator") and not is_list:
+        return f"{text_of(table, feature.column)}::VARCHAR"
+    if feature.column in table.looks:
         column = f"{column}::{look}"
-    if one.kind == "no-op" and is_number:
-        width = one.transform.get("truncate_dim")
+    if feature.kind == "no-op" and is_number:
+        width = feature.transform.get("truncate_dim")
         return f"list_slice({column}, 1, {int(width)})" if width and is_list else column
-    if one.kind == "max_min_norm" and is_number and not is_list:
-        return _between(reader, table, column, one.transform)
-    shown = f"{one.kind} of {look}"
+    if feature.kind == "max_min_norm" and is_number and not is_list:
+        return _between(reader, table, column, feature.transform)
+    shown = f"{feature.kind} of {look}"
     raise DataError(
         Problem(
-            f"{entry.files.key}: {one.column}",
+            f"{entry.files.key}: {feature.column}",
             shown,
             "gnnexp has no-op and max_min_norm of numbers, and to_categorical",
             "set dataset.transforms=skip to leave such features out, or make rows of numbers of the column",
@@ -222,11 +224,11 @@ def _between(reader: Engine, table: SqlTable, column: str, options: Mapping[str,
     """The column between 0 and 1, as GraphStorm's `max_min_norm`."""
     least, most = reader.rows(f"SELECT min({column})::DOUBLE, max({column})::DOUBLE FROM {table.name}", table)[0]
 
-    def bound(value: float | None, name: str, given: str, choose: Callable[[float, float], float]) -> float:
-        if options.get(given) is not None:
-            return float(np.asarray(options[given], np.float64).reshape(()))
-        found = 0.0 if value is None else value
-        return choose(found, float(str(options[name]))) if name in options else found
+    def bound(value: float | None, name: str, option: str, choose: Callable[[float, float], float]) -> float:
+        if options.get(option) is not None:
+            return float(np.asarray(options[option], np.float64).reshape(()))
+        computed = 0.0 if value is None else value
+        return choose(computed, float(str(options[name]))) if name in options else computed
 
     low, high = bound(least, "min_bound", "min_val", max), bound(most, "max_bound", "max_val", min)
     spread = high - low if high > low else 1.0
@@ -248,11 +250,11 @@ def _with_split(reader: Engine, table: SqlTable, identity: str | None, label: La
         split: [text for path in paths for text in _ids(path, label.id_column)] for split, paths in label.files.items()
     }
     file = place / "splits.parquet"
-    words = [split for split, found in ids.items() for _ in found]
+    words = [split for split, names in ids.items() for _ in names]
     parquet.write_table(
         pa.table(
             {
-                "id": pa.array([text for found in ids.values() for text in found], pa.string()),
+                "id": pa.array([text for names in ids.values() for text in names], pa.string()),
                 "split": pa.array(words, pa.string()),
             }
         ),
@@ -293,6 +295,6 @@ def _ids(path: Path, column: str | None) -> list[str]:
         raise DataError(
             Problem(str(path), str(error)[:200], "must have an id in each line, or be Parquet", FORMAT_FIX)
         ) from None
-    if not all(isinstance(one, str | int) for one in values):
+    if not all(isinstance(value, str | int) for value in values):
         raise DataError(Problem(str(path), "other values", "ids must be whole numbers or texts", FORMAT_FIX))
-    return [str(one) for one in values]
+    return [str(value) for value in values]

@@ -62,7 +62,7 @@ class GraphBolt(ForeignDataset):
     def read(self) -> ForeignGraph:
         """The graph with the labels, splits and links of the tasks."""
         metadata, findings = self._metadata(), Findings()
-        edges = [findings.attempt(metadata.edges, one) for one in metadata.edge_types]
+        edges = [findings.attempt(metadata.edges, edge_type) for edge_type in metadata.edge_types]
         features = {domain: findings.attempt(metadata.features, domain) or {} for domain in ("node", "edge")}
         sets = findings.attempt(self._sets, metadata) or []
         findings.raise_all()
@@ -70,16 +70,16 @@ class GraphBolt(ForeignDataset):
             metadata.counts,
             {kind: features["node"].get(kind, {}) for kind in metadata.counts},
             [
-                DglEdges(one.types, *ends, features["edge"].get(":".join(one.types), {}))
-                for one, ends in zip(metadata.edge_types, edges, strict=True)
+                DglEdges(edge_type.types, *ends, features["edge"].get(":".join(edge_type.types), {}))
+                for edge_type, ends in zip(metadata.edge_types, edges, strict=True)
                 if ends is not None
             ],
         )
-        found = foreign_of_arrays(arrays, DataNames(None, self.features, self.weight, {}), str(metadata.path))
-        found = replace(found, notes=[*found.notes, *metadata.notes])
-        for one in sets:
-            found = _with_labels(found, metadata, one) if one.has_labels else _with_links(found, metadata, one)
-        return replace(found, keeps_known=self.held_out_edges == "keep")
+        foreign = foreign_of_arrays(arrays, DataNames(None, self.features, self.weight, {}), str(metadata.path))
+        foreign = replace(foreign, notes=[*foreign.notes, *metadata.notes])
+        for task in sets:
+            foreign = _with_labels(foreign, metadata, task) if task.has_labels else _with_links(foreign, metadata, task)
+        return replace(foreign, keeps_known=self.held_out_edges == "keep")
 
     def _sets(self, metadata: Metadata) -> list[_Task]:
         """The chosen tasks.
@@ -88,10 +88,10 @@ class GraphBolt(ForeignDataset):
             DataError: there is no such task, or several of one kind.
         """
         tasks = [_Task(name, metadata.sets(name)) for name in metadata.tasks]
-        chosen = [one for one in tasks if self.task in (None, one.name) and any(one.sets.values())]
-        of_kind = [sum(one.has_labels is kind for one in chosen) for kind in (True, False)]
+        chosen = [task for task in tasks if self.task in (None, task.name) and any(task.sets.values())]
+        of_kind = [sum(task.has_labels is kind for task in chosen) for kind in (True, False)]
         if max(of_kind) > 1 or (self.task is not None and not chosen):
-            names = ", ".join(one.name for one in tasks) or "none"
+            names = ", ".join(task.name for task in tasks) or "none"
             raise DataError(
                 Problem(
                     "dataset.task",
@@ -116,37 +116,39 @@ class _Task:
         return all(one.seeds.ndim == 1 for parts in self.sets.values() for one in parts)
 
 
-def _with_labels(found: ForeignGraph, metadata: Metadata, task: _Task) -> ForeignGraph:
+def _with_labels(foreign: ForeignGraph, metadata: Metadata, task: _Task) -> ForeignGraph:
     """The graph with labels and splits of vertices: GraphBolt keeps them in the sets only."""
-    vertices = dict(found.vertices)
-    for kind, name in zip(metadata.counts, found.vertices, strict=True):
-        parts = [(split, one) for split, sets in task.sets.items() for one in sets if one.type in (kind, None)]
+    vertices = dict(foreign.vertices)
+    for kind, name in zip(metadata.counts, foreign.vertices, strict=True):
+        parts = [
+            (split, seed_set) for split, sets in task.sets.items() for seed_set in sets if seed_set.type in (kind, None)
+        ]
         if not parts:
             continue
-        ids = np.concatenate([one.seeds for _, one in parts])
+        ids = np.concatenate([seed_set.seeds for _, seed_set in parts])
         key = f"{metadata.path}, {task.name}, {kind}"
         _check_ids(ids, vertices[name].count, key)
         splits = {
-            split: np.concatenate([one.seeds for part, one in parts if _SPLITS[part] == split] or [ids[:0]])
+            split: np.concatenate([seed_set.seeds for part, seed_set in parts if _SPLITS[part] == split] or [ids[:0]])
             for split in _SPLITS.values()
         }
-        labels = _labels(vertices[name], ids, [one for _, one in parts], key)
+        labels = _labels(vertices[name], ids, [seed_set for _, seed_set in parts], key)
         vertices[name] = replace(vertices[name], labels=labels, splits=splits)
-    return replace(found, vertices=vertices)
+    return replace(foreign, vertices=vertices)
 
 
 def _labels(own: ForeignVertices, ids: np.ndarray, sets: list[SetOfTask], key: str) -> np.ndarray | None:
-    given = [one.data["labels"] for one in sets if "labels" in one.data]
-    if len(given) != len(sets) or len({values.shape[1:] for values in given}) > 1:
+    label_parts = [seed_set.data["labels"] for seed_set in sets if "labels" in seed_set.data]
+    if len(label_parts) != len(sets) or len({values.shape[1:] for values in label_parts}) > 1:
         raise DataError(
             Problem(
                 key,
-                f"labels of the shapes {[list(values.shape) for values in given]}",
+                f"labels of the shapes {[list(values.shape) for values in label_parts]}",
                 "each set needs labels of one shape",
                 FORMAT_FIX,
             )
         )
-    values = classes_of(np.concatenate(given), key)
+    values = classes_of(np.concatenate(label_parts), key)
     if values.shape[0] != ids.size:
         raise DataError(Problem(key, f"{values.shape[0]} labels", f"there are {ids.size} vertices", FORMAT_FIX))
     labels = np.full((own.count, *values.shape[1:]), np.nan if values.dtype.kind == "f" else -1, values.dtype)
@@ -154,40 +156,43 @@ def _labels(own: ForeignVertices, ids: np.ndarray, sets: list[SetOfTask], key: s
     return labels
 
 
-def _with_links(found: ForeignGraph, metadata: Metadata, task: _Task) -> ForeignGraph:
+def _with_links(foreign: ForeignGraph, metadata: Metadata, task: _Task) -> ForeignGraph:
     """The graph with the positive pairs of the sets as links, and pairs with the label 0 as common negatives."""
-    names, kinds = dict(zip(metadata.counts, found.vertices, strict=True)), [one.types for one in metadata.edge_types]
+    names, kinds = (
+        dict(zip(metadata.counts, foreign.vertices, strict=True)),
+        [edge_type.types for edge_type in metadata.edge_types],
+    )
     parts: dict[str, list[np.ndarray]] = {}
     own = False
     for split, sets in task.sets.items():
-        for one in sets:
-            key = f"{metadata.path}, {task.name}, {split}, {one.type}"
-            place = metadata.place_of(one.type, key)
+        for seed_set in sets:
+            key = f"{metadata.path}, {task.name}, {split}, {seed_set.type}"
+            place = metadata.place_of(seed_set.type, key)
             source, destination = names[kinds[place][0]], names[kinds[place][2]]
-            pairs = one.seeds.reshape(-1, 2).astype(np.int64)
-            _check_ids(pairs[:, 0], found.vertices[source].count, key)
-            _check_ids(pairs[:, 1], found.vertices[destination].count, key)
-            ends = np.add(pairs, [found.starts[source], found.starts[destination]])
+            pairs = seed_set.seeds.reshape(-1, 2).astype(np.int64)
+            _check_ids(pairs[:, 0], foreign.vertices[source].count, key)
+            _check_ids(pairs[:, 1], foreign.vertices[destination].count, key)
+            ends = np.add(pairs, [foreign.starts[source], foreign.starts[destination]])
             links = np.insert(ends, 1, place, axis=1) if len(kinds) > 1 else ends
-            positive = _positive(one, key)
-            own = own or any(name in one.data for name in _OWN_NEGATIVES)
+            positive = _positive(seed_set, key)
+            own = own or any(name in seed_set.data for name in _OWN_NEGATIVES)
             parts.setdefault(_LINKS[split], []).append(links[positive])
-            common = not any(name in one.data for name in _OWN_NEGATIVES)
+            common = not any(name in seed_set.data for name in _OWN_NEGATIVES)
             if split != "train_set" and common and not positive.all():
                 parts.setdefault(f"{_LINKS[split]}_neg", []).append(links[~positive])
     links_of = {name: np.concatenate(found_links) for name, found_links in parts.items()}
-    notes = [*found.notes]
+    notes = [*foreign.notes]
     if own:
         notes.append("negatives of single links are not used: gnnexp ranks a link among all vertices")
-    return replace(found, links=links_of, notes=notes)
+    return replace(foreign, links=links_of, notes=notes)
 
 
-def _positive(one: SetOfTask, key: str) -> np.ndarray:
+def _positive(seed_set: SetOfTask, key: str) -> np.ndarray:
     """`[n]` bool: whether a pair is a link."""
-    labels = one.data.get("labels")
+    labels = seed_set.data.get("labels")
     if labels is None:
-        return np.ones(one.seeds.shape[0], bool)
-    if labels.size != one.seeds.shape[0] or not np.isin(labels, (0, 1)).all():
+        return np.ones(seed_set.seeds.shape[0], bool)
+    if labels.size != seed_set.seeds.shape[0] or not np.isin(labels, (0, 1)).all():
         raise DataError(
             Problem(
                 key,

@@ -90,25 +90,25 @@ class Metadata:
             data
             for task in self.content.get("tasks") or ()
             for name in _SETS
-            for one in task.get(name) or ()
-            for data in one["data"]
+            for entry in task.get(name) or ()
+            for data in entry["data"]
         ]
-        paths = [one.path for one in self.edge_types] + [self._place(one) for one in entries]
+        paths = [edge_type.path for edge_type in self.edge_types] + [self._place(entry) for entry in entries]
         return list(dict.fromkeys(paths))
 
-    def edges(self, one: EdgeType) -> tuple[np.ndarray, np.ndarray]:
+    def edges(self, edge_type: EdgeType) -> tuple[np.ndarray, np.ndarray]:
         """Sources and destinations of a type of edges.
 
         Raises:
             DataError: the file is missing or damaged, or has another shape.
         """
-        if one.format == "csv":
-            return _read_csv(one.path)
-        values = _array(one.path, one.format)
+        if edge_type.format == "csv":
+            return _read_csv(edge_type.path)
+        values = _array(edge_type.path, edge_type.format)
         if values.ndim != 2 or values.shape[0] != 2 or values.dtype.kind not in "iu":
             raise DataError(
                 Problem(
-                    str(one.path),
+                    str(edge_type.path),
                     f"{values.dtype} {list(values.shape)}",
                     "edges must be whole numbers [2, E]",
                     FORMAT_FIX,
@@ -123,20 +123,20 @@ class Metadata:
             DataError: a file is missing or damaged.
         """
         only = _ONE_TYPE if domain == "node" else _ONE_RELATION
-        known = list(self.counts) if domain == "node" else [":".join(one.types) for one in self.edge_types]
-        found: dict[str, dict[str, np.ndarray]] = {}
-        for one in (*(self.content.get("feature_data") or ()), *(self.content["graph"].get("feature_data") or ())):
-            if one["domain"] != domain:
+        known = list(self.counts) if domain == "node" else [":".join(edge_type.types) for edge_type in self.edge_types]
+        by_type: dict[str, dict[str, np.ndarray]] = {}
+        for entry in (*(self.content.get("feature_data") or ()), *(self.content["graph"].get("feature_data") or ())):
+            if entry["domain"] != domain:
                 continue
-            kind = str(one.get("type") or only)
+            kind = str(entry.get("type") or only)
             if kind not in known:
                 raise DataError(
                     Problem(
-                        f"{self.path}: feature_data {one['name']}", kind, f"types are {', '.join(known)}", FORMAT_FIX
+                        f"{self.path}: feature_data {entry['name']}", kind, f"types are {', '.join(known)}", FORMAT_FIX
                     )
                 )
-            found.setdefault(kind, {})[str(one["name"])] = _array(self._place(one), one["format"])
-        return found
+            by_type.setdefault(kind, {})[str(entry["name"])] = _array(self._place(entry), entry["format"])
+        return by_type
 
     def sets(self, task: str) -> dict[str, list[SetOfTask]]:
         """The sets of a task.
@@ -151,9 +151,9 @@ class Metadata:
 
     def _set(self, entry: Mapping[str, Any], key: str) -> SetOfTask:
         data = {}
-        for place, one in enumerate(entry["data"]):
-            name = str(one.get("name") or ("seeds", "labels")[min(place, 1)])
-            data[name] = _array(self._place(one), one["format"])
+        for place, part in enumerate(entry["data"]):
+            name = str(part.get("name") or ("seeds", "labels")[min(place, 1)])
+            data[name] = _array(self._place(part), part["format"])
         seeds = next((data[name] for name in _SEEDS if name in data), None)
         whole = seeds is not None and seeds.dtype.kind in "iu" and (seeds.ndim == 1 or seeds.shape[1:] == (2,))
         if seeds is None or not whole:
@@ -167,7 +167,7 @@ class Metadata:
         Raises:
             DataError: there is no such type.
         """
-        names = [":".join(one.types) for one in self.edge_types]
+        names = [":".join(edge_type.types) for edge_type in self.edge_types]
         if kind is None and len(names) == 1:
             return 0
         if kind not in names:
@@ -237,19 +237,19 @@ def _content(path: Path) -> object:
 
 def _metadata(path: Path, content: Mapping[str, Any]) -> Metadata:
     graph = content["graph"]
-    counts = {str(one.get("type") or _ONE_TYPE): int(one["num"]) for one in graph["nodes"]}
+    counts = {str(entry.get("type") or _ONE_TYPE): int(entry["num"]) for entry in graph["nodes"]}
     edges = []
-    for one in graph["edges"]:
-        source, relation, destination = str(one.get("type") or _ONE_RELATION).split(":")
-        if source not in counts or destination not in counts or one["format"] not in ("csv", "numpy"):
-            raise ValueError(f"edges {one}")
-        place = place_inside(path, one["path"], FORMAT_FIX)
-        edges.append(EdgeType((source, relation, destination), one["format"], place))
+    for entry in graph["edges"]:
+        source, relation, destination = str(entry.get("type") or _ONE_RELATION).split(":")
+        if source not in counts or destination not in counts or entry["format"] not in ("csv", "numpy"):
+            raise ValueError(f"edges {entry}")
+        place = place_inside(path, entry["path"], FORMAT_FIX)
+        edges.append(EdgeType((source, relation, destination), entry["format"], place))
     if len(counts) != len(graph["nodes"]) or min(counts.values()) < 0:
         raise ValueError(f"nodes {graph['nodes']}")
-    found = Metadata(path, path.parent, counts, edges, content)
-    found.files()  # all entries have their keys
-    left = {str(one.get("domain")) for one in content.get("feature_data") or ()} - {"node", "edge"}
+    metadata = Metadata(path, path.parent, counts, edges, content)
+    metadata.files()  # all entries have their keys
+    left = {str(entry.get("domain")) for entry in content.get("feature_data") or ()} - {"node", "edge"}
     notes = [f"features of the domain {', '.join(sorted(left))} are not used"] if left else []
     return Metadata(path, path.parent, counts, edges, content, notes)
 
@@ -264,17 +264,17 @@ def _array(path: Path, kind: object) -> np.ndarray:
         return open_npy(path)
     if kind != "torch":
         raise DataError(Problem(str(path), kind, "formats are numpy and torch", FORMAT_FIX))
-    found = read_tensors(path)
-    if not isinstance(found, np.ndarray):
+    values = read_tensors(path)
+    if not isinstance(values, np.ndarray):
         raise DataError(
             Problem(
                 str(path),
-                type(found).__name__,
+                type(values).__name__,
                 "must be one dense tensor",
                 "save it again with torch.save(tensor, path)",
             )
         )
-    return found
+    return values
 
 
 def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray]:

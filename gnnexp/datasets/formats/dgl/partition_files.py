@@ -60,13 +60,13 @@ class Ranges:
 
     def check(self, key: str) -> list[Problem]:
         """Problems if the ranges do not cover 0, 1, … without gaps."""
-        found = np.concatenate(list(self.of.values()))
-        found = found[np.argsort(found[:, 0], kind="stable")]
-        found = found[found[:, 0] != found[:, 1]]
-        covers = found.size and found[0, 0] == 0 and (found[1:, 0] == found[:-1, 1]).all()
+        ranges = np.concatenate(list(self.of.values()))
+        ranges = ranges[np.argsort(ranges[:, 0], kind="stable")]
+        ranges = ranges[ranges[:, 0] != ranges[:, 1]]
+        covers = ranges.size and ranges[0, 0] == 0 and (ranges[1:, 0] == ranges[:-1, 1]).all()
         return (
             []
-            if covers and (found[:, 0] < found[:, 1]).all()
+            if covers and (ranges[:, 0] < ranges[:, 1]).all()
             else [Problem(key, "gaps or overlaps", "ranges must cover all ids once", FIX)]
         )
 
@@ -145,7 +145,7 @@ def read_config(place: Path) -> PartConfig:
             if not is_file(file)
         ]
     )
-    wrong = [one for one in config.edges.of if len(one.split(":")) != 3]
+    wrong = [name for name in config.edges.of if len(name.split(":")) != 3]
     if wrong:
         raise DataError(
             Problem(
@@ -172,7 +172,7 @@ def _config(path: Path, content: Mapping[str, Any]) -> PartConfig:
         if ranges.total != content.get(name, ranges.total):
             raise ValueError(f"{name} {content[name]}, but the ranges have {ranges.total}")
     parts = [_files(path, content[f"part-{number}"]) for number in range(count)]
-    mappings = [one if is_file(one := path.with_name(name)) else None for name in _MAPPINGS]
+    mappings = [file if is_file(file := path.with_name(name)) else None for name in _MAPPINGS]
     return PartConfig(path, str(content.get("part_method", "DGL")), parts, (mappings[0], mappings[1]), nodes, edges)
 
 
@@ -182,12 +182,12 @@ def _files(path: Path, entry: Mapping[str, str]) -> PartFiles:
     return PartFiles(graph, nodes, edges, *original)
 
 
-def _ranges(found: Any, numbers: Mapping[str, int], only: str, count: int) -> Ranges:  # noqa: ANN401
+def _ranges(content: Any, numbers: Mapping[str, int], only: str, count: int) -> Ranges:  # noqa: ANN401
     """Ranges by type, in the order of the types' numbers. Old files have the ends only, or no types."""
-    by_type: Mapping[str, Any] = found if isinstance(found, dict) else {only: found}
-    by_type = {only if kind == "_E" and len(by_type) == 1 else kind: one for kind, one in by_type.items()}
+    by_type: Mapping[str, Any] = content if isinstance(content, dict) else {only: content}
+    by_type = {only if kind == "_E" and len(by_type) == 1 else kind: bounds for kind, bounds in by_type.items()}
     ranges = {}
-    for kind in sorted(by_type, key=lambda one: numbers.get(one, 0)):
+    for kind in sorted(by_type, key=lambda name: numbers.get(name, 0)):
         values = np.array(by_type[kind], np.int64)
         if values.ndim == 1:
             values = np.stack([np.append(0, values[:-1]), values], axis=1)

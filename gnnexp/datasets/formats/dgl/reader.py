@@ -78,9 +78,9 @@ def read_graph(path: Path, number: int) -> tuple[DglArrays, int | None]:
     if number < 0 or (count is not None and number >= count):
         last = "…" if count is None else str(count - 1)
         raise DataError(Problem("dataset.graph", number, f"{path} has the graphs 0 to {last}", "set dataset.graph=0"))
-    [found] = read_files([ReadRequest(path, number)])
-    assert isinstance(found, DglArrays)
-    return found, count
+    [arrays] = read_files([ReadRequest(path, number)])
+    assert isinstance(arrays, DglArrays)
+    return arrays, count
 
 
 def read_files(jobs: Sequence[ReadRequest]) -> list[Any]:
@@ -94,13 +94,13 @@ def read_files(jobs: Sequence[ReadRequest]) -> list[Any]:
         raise ConfigError(missing_package("dataset", str(jobs[0].path), "dgl"))
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        (folder / _REQUEST).write_text(json.dumps([[str(one.path.absolute()), one.graph] for one in jobs]))
+        (folder / _REQUEST).write_text(json.dumps([[str(request.path.absolute()), request.graph] for request in jobs]))
         done = run(folder)
         answers = [_answer(folder, number) for number in range(len(jobs))]
         if done.returncode != 0:
-            number = next((place for place, one in enumerate(answers) if not one.is_file()), 0)
+            number = next((place for place, file in enumerate(answers) if not file.is_file()), 0)
             raise DataError(_unreadable(jobs[number], done))
-        return [_read_back(folder, json.loads(one.read_text("utf-8"))) for one in answers]
+        return [_read_back(folder, json.loads(file.read_text("utf-8"))) for file in answers]
 
 
 def run(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -132,23 +132,26 @@ def _answer(folder: Path, number: int) -> Path:
     return folder / f"{number}.json"
 
 
-def _read_back(folder: Path, found: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def _read_back(folder: Path, content: Mapping[str, Any]) -> Any:  # noqa: ANN401
     def arrays(names: Mapping[str, str]) -> dict[str, np.ndarray]:
         return {name: np.load(folder / file) for name, file in names.items()}
 
-    if "tensors" in found:
-        return arrays(found["tensors"])
+    if "tensors" in content:
+        return arrays(content["tensors"])
     edges = [
         DglEdges(
-            tuple(one["types"]),
-            np.load(folder / one["source"]),
-            np.load(folder / one["destination"]),
-            arrays(one["data"]),
+            tuple(edges_of_type["types"]),
+            np.load(folder / edges_of_type["source"]),
+            np.load(folder / edges_of_type["destination"]),
+            arrays(edges_of_type["data"]),
         )
-        for one in found["edges"]
+        for edges_of_type in content["edges"]
     ]
     return DglArrays(
-        found["counts"], {kind: arrays(own) for kind, own in found["nodes"].items()}, edges, arrays(found["extra"])
+        content["counts"],
+        {kind: arrays(own) for kind, own in content["nodes"].items()},
+        edges,
+        arrays(content["extra"]),
     )
 
 
@@ -180,27 +183,29 @@ def answer(folder: Path, *, limited: bool) -> None:
     for number, (path, graph) in enumerate(jobs):
         if graph is None:
             tensors = dgl.data.utils.load_tensors(str(path))
-            found: dict[str, Any] = {"tensors": {name: writer.array(array_of(one)) for name, one in tensors.items()}}
+            document: dict[str, Any] = {
+                "tensors": {name: writer.array(array_of(content)) for name, content in tensors.items()}
+            }
         else:
-            [one], extra = dgl.load_graphs(str(path), [graph])
-            found = _saved(writer, arrays_of(one))
-            found["extra"] = {name: writer.array(array_of(one)) for name, one in extra.items()}
-        _answer(folder, number).write_text(json.dumps(found), "utf-8")
+            [content], extra = dgl.load_graphs(str(path), [graph])
+            document = _saved(writer, arrays_of(content))
+            document["extra"] = {name: writer.array(array_of(content)) for name, content in extra.items()}
+        _answer(folder, number).write_text(json.dumps(document), "utf-8")
 
 
-def _saved(writer: _Writer, found: DglArrays) -> dict[str, Any]:
+def _saved(writer: _Writer, graph: DglArrays) -> dict[str, Any]:
     edges = [
         {
-            "types": one.types,
-            "source": writer.array(one.source),
-            "destination": writer.array(one.destination),
-            "data": writer.arrays(one.data),
+            "types": edges_of_type.types,
+            "source": writer.array(edges_of_type.source),
+            "destination": writer.array(edges_of_type.destination),
+            "data": writer.arrays(edges_of_type.data),
         }
-        for one in found.edges
+        for edges_of_type in graph.edges
     ]
     return {
-        "counts": dict(found.counts),
-        "nodes": {kind: writer.arrays(own) for kind, own in found.nodes.items()},
+        "counts": dict(graph.counts),
+        "nodes": {kind: writer.arrays(own) for kind, own in graph.nodes.items()},
         "edges": edges,
     }
 

@@ -20,7 +20,7 @@ def main(arguments: Sequence[str]) -> int:
     """Write the partition; the exit code is 2 for a mistake."""
     out, overrides = arguments[0] if arguments else "", arguments[1:]
     try:
-        if not out or not all(one.startswith("dataset.") and "=" in one for one in overrides):
+        if not out or not all(override.startswith("dataset.") and "=" in override for override in overrides):
             raise ConfigError(
                 Problem(
                     "arguments",
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
                     "save_partition OUT dataset.path=FOLDER",
                 )
             )
-        pairs = (one.removeprefix("dataset.").split("=", 1) for one in overrides)
+        pairs = (override.removeprefix("dataset.").split("=", 1) for override in overrides)
         options = {key: yaml.safe_load(value) for key, value in pairs}
         DglPartitions(**options).partition().save(Path(out))
     except (ConfigError, DataError, TypeError, yaml.YAMLError) as error:

@@ -28,10 +28,10 @@ def read_tensors(path: Path) -> np.ndarray | dict[object, np.ndarray] | None:
         DataError: the file is missing or damaged, or a tensor does not fit its bytes.
     """
     file = TorchFile(path, _FIX)
-    found = file.content()
-    if not isinstance(found, PickledDict):
-        return _array(file, found)
-    return {key: values for key, value in _named(found.pairs) if (values := _array(file, value)) is not None}
+    content = file.content()
+    if not isinstance(content, PickledDict):
+        return _array(file, content)
+    return {key: values for key, value in _named(content.pairs) if (values := _array(file, value)) is not None}
 
 
 def _named(pairs: Iterable[tuple[object, object]]) -> list[tuple[object, object]]:

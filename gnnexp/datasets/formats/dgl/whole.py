@@ -56,20 +56,20 @@ def read_whole(config: PartConfig) -> WholeGraph:
     """
     check_memory(2 * sum(file.stat().st_size for file in config.files()), str(config.path))
     parts = [_Part.read(files) for files in config.parts]
-    mapped = [_mapping(*one) for one in zip(config.mappings, (config.nodes, config.edges), strict=True)]
+    mapped = [_mapping(*pair) for pair in zip(config.mappings, (config.nodes, config.edges), strict=True)]
     nodes = _Numbering.of(
         config.nodes,
-        [one.nodes for one in parts],
-        mapped[0] or [one.original_nodes for one in parts],
+        [part.nodes for part in parts],
+        mapped[0] or [part.original_nodes for part in parts],
         f"{config.path}: vertices",
     )
     edges = _Numbering.of(
         config.edges,
-        [one.edges for one in parts],
-        mapped[1] or [one.original_edges for one in parts],
+        [part.edges for part in parts],
+        mapped[1] or [part.original_edges for part in parts],
         f"{config.path}: edges",
     )
-    data = {kind: nodes.joined(kind, [one.node_data for one in parts]) for kind in config.nodes.of}
+    data = {kind: nodes.joined(kind, [part.node_data for part in parts]) for kind in config.nodes.of}
     notes = [
         f"{len(parts)} parts of DistDGL ({config.method}) put together. To train with the same parts: python -m "
         "gnnexp.datasets.formats.dgl.save_partition FOLDER dataset.path=…, then partitioner=stored "
@@ -94,11 +94,11 @@ def _mapping(path: Path | None, ranges: Ranges) -> list[Tensors]:
         return []
     content = read_tensors(path)
     named = content if isinstance(content, dict) else dict.fromkeys(list(ranges.of)[:1], content)
-    found = {":".join(kind) if isinstance(kind, tuple) else str(kind): values for kind, values in named.items()}
+    by_name = {":".join(kind) if isinstance(kind, tuple) else str(kind): values for kind, values in named.items()}
     wrong = [
         kind
         for kind, count in ranges.counts.items()
-        if (values := found.get(kind)) is None
+        if (values := by_name.get(kind)) is None
         or values.dtype.kind not in "iu"
         or not _is_order(values.astype(np.int64), count)
     ]
@@ -113,7 +113,7 @@ def _mapping(path: Path | None, ranges: Ranges) -> list[Tensors]:
             for kind in wrong
         ]
     )
-    return [{kind: np.asarray(found[kind], np.int64) for kind in ranges.of}]
+    return [{kind: np.asarray(by_name[kind], np.int64) for kind in ranges.of}]
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +185,7 @@ class _Numbering:
 
     @staticmethod
     def of(ranges: Ranges, rows: Sequence[_Rows], original: Sequence[Tensors], key: str) -> _Numbering:
-        ids = np.concatenate([one.ids for one in rows])
+        ids = np.concatenate([part.ids for part in rows])
         if not _is_order(ids, ranges.total):
             raise DataError(
                 Problem(
@@ -193,17 +193,19 @@ class _Numbering:
                 )
             )
         whole = np.full(ranges.total, -1, np.int64)
-        has_all = all(one.original is not None for one in rows)
-        for one in rows if has_all else ():
-            assert one.original is not None
-            whole[one.ids] = one.original
+        has_all = all(part.original is not None for part in rows)
+        for part in rows if has_all else ():
+            assert part.original is not None
+            whole[part.ids] = part.original
         numbers, known, start = np.empty(ranges.total, np.int64), True, 0
         for kind, count in ranges.counts.items():
             places = ranges.ids(kind)
-            given = np.concatenate([np.empty(0, np.int64), *(one[kind] for one in original if kind in one)])
-            found = [one for one in (whole[places] - start, whole[places], given) if _is_order(one, count)]
-            numbers[places] = found[0] if found else np.arange(count)  # a single part keeps its order
-            known, start = known and (bool(found) or len(rows) == 1), start + count
+            recorded = np.concatenate(
+                [np.empty(0, np.int64), *(tensors[kind] for tensors in original if kind in tensors)]
+            )
+            orders = [order for order in (whole[places] - start, whole[places], recorded) if _is_order(order, count)]
+            numbers[places] = orders[0] if orders else np.arange(count)  # a single part keeps its order
+            known, start = known and (bool(orders) or len(rows) == 1), start + count
         return _Numbering(ranges, rows, numbers, known, key)
 
     def joined(self, kind: str, data: Sequence[Tensors]) -> dict[str, np.ndarray]:
@@ -215,8 +217,8 @@ class _Numbering:
         prefixes = [f"{kind}/"] + ([""] if len(self.ranges.of) == 1 else [])
         names = dict.fromkeys(
             name.removeprefix(prefix)
-            for one in data
-            for name in one
+            for tensors in data
+            for name in tensors
             for prefix in prefixes
             if name.startswith(prefix) and "/" not in name.removeprefix(prefix)
         )
@@ -224,13 +226,16 @@ class _Numbering:
             name: self._rows_of(
                 kind,
                 name,
-                [next((one[prefix + name] for prefix in prefixes if prefix + name in one), None) for one in data],
+                [
+                    next((tensors[prefix + name] for prefix in prefixes if prefix + name in tensors), None)
+                    for tensors in data
+                ],
             )
             for name in names
         }
 
     def _rows_of(self, kind: str, name: str, data: Sequence[np.ndarray | None]) -> np.ndarray:
-        first = next(one for one in data if one is not None)
+        first = next(values_of_part for values_of_part in data if values_of_part is not None)
         out = np.zeros((self.ranges.counts[kind], *first.shape[1:]), first.dtype)
         for number, (values, rows, (low, high)) in enumerate(zip(data, self.rows, self.ranges.of[kind], strict=True)):
             ids = rows.ids[(rows.ids >= low) & (rows.ids < high)]
@@ -267,11 +272,11 @@ def _is_order(values: np.ndarray, count: int) -> bool:
 
 
 def _edges(config: PartConfig, parts: Sequence[_Part], nodes: _Numbering, edges: _Numbering) -> list[DglEdges]:
-    ids = np.concatenate([one.edges.ids for one in parts])
+    ids = np.concatenate([part.edges.ids for part in parts])
     ends = [np.empty(ids.size, np.int64), np.empty(ids.size, np.int64)]
-    for end, values in zip(ends, zip(*(one.ends for one in parts), strict=True), strict=True):
+    for end, values in zip(ends, zip(*(part.ends for part in parts), strict=True), strict=True):
         end[ids] = np.concatenate(values)
-    found = []
+    types = []
     for name in config.edges.of:
         source, relation, destination = name.split(":")
         places = config.edges.ids(name)
@@ -282,9 +287,9 @@ def _edges(config: PartConfig, parts: Sequence[_Part], nodes: _Numbering, edges:
             column[order] = _typed(config, nodes, end[places], kind, name)
             columns.append(column)
         first, second = columns
-        data = edges.joined(name, [one.edge_data for one in parts])
-        found.append(DglEdges((source, relation, destination), first, second, data))
-    return found
+        data = edges.joined(name, [part.edge_data for part in parts])
+        types.append(DglEdges((source, relation, destination), first, second, data))
+    return types
 
 
 def _typed(config: PartConfig, nodes: _Numbering, ids: np.ndarray, kind: str, name: str) -> np.ndarray:

@@ -99,7 +99,9 @@ class GraphCollector:
         Raises:
             DataError: an end of an edge is no vertex.
         """
-        ends = np.array([[self.numbers.get(one, -1) for one in pair] for pair in self._pairs], np.int64).reshape(-1, 2)
+        ends = np.array([[self.numbers.get(name, -1) for name in pair] for pair in self._pairs], np.int64).reshape(
+            -1, 2
+        )
         wrong = np.argwhere(ends < 0)
         lost = {self._pairs[row][side] for row, side in wrong.tolist()}
         DataError.raise_all(

@@ -51,8 +51,8 @@ def read_gexf(path: Path, content: bytes) -> AttributedGraph:
 class _Reader:
     """What is known while elements come."""
 
-    def __init__(self, found: GraphCollector) -> None:
-        self.found = found
+    def __init__(self, collector: GraphCollector) -> None:
+        self.found = collector
         self.declared: dict[tuple[str, str], AttributeDeclaration] = {("edge", "weight"): _WEIGHT}  # by owner and id
         self.titles: set[tuple[str, str]] = set()  # owners and names of what the file declares
         self.owner, self.dynamic = "", False
@@ -67,7 +67,7 @@ class _Reader:
 
     def open(self, event: Event) -> None:
         """An element opens."""
-        name, given = event.name, event.attributes
+        name, attributes = event.name, event.attributes
         if not event.parent and name != "gexf":
             raise DataError(
                 Problem(
@@ -81,15 +81,15 @@ class _Reader:
             self.num_graphs += 1
             if self.num_graphs > 1:
                 raise self.found.wrong("<graph>", "", "the file has several graphs", "keep one graph in the file")
-            self.directed = self._direction(given.get("defaultedgetype", "undirected"))
+            self.directed = self._direction(attributes.get("defaultedgetype", "undirected"))
         elif name == "attributes":
-            self.owner, self.dynamic = given.get("class", ""), given.get("mode") == "dynamic"
+            self.owner, self.dynamic = attributes.get("class", ""), attributes.get("mode") == "dynamic"
         elif name == "attribute":
             self.default = None
         elif name == "node":
-            self._open_node(given)
+            self._open_node(attributes)
         elif name == "edge":
-            self._open_edge(given)
+            self._open_edge(attributes)
         elif name not in _KNOWN:
             self.unused[name.rpartition("}")[2]] += 1
 
@@ -131,9 +131,9 @@ class _Reader:
             if name in given:
                 self.unused[f"{self.owner} {name}"] += 1
 
-    def _declare(self, given: dict[str, str]) -> None:
-        key = given.get("id", "")
-        name = given.get("title", key)
+    def _declare(self, attributes: dict[str, str]) -> None:
+        key = attributes.get("id", "")
+        name = attributes.get("title", key)
         earlier = self.declared.get((self.owner, key))
         if earlier is not None and earlier is not _WEIGHT:
             self.titles.discard((self.owner, earlier.name))
@@ -146,21 +146,21 @@ class _Reader:
             )
         self.titles.add((self.owner, name))
         self.declared[self.owner, key] = AttributeDeclaration(
-            name, given.get("type", "string"), self.owner, self.default, self.dynamic
+            name, attributes.get("type", "string"), self.owner, self.default, self.dynamic
         )
 
-    def _put(self, given: dict[str, str]) -> None:
-        key = given.get("for", given.get("id", ""))
-        one = self.declared.get((self.owner, key))
-        if one is None:
+    def _put(self, attributes: dict[str, str]) -> None:
+        key = attributes.get("for", attributes.get("id", ""))
+        declaration = self.declared.get((self.owner, key))
+        if declaration is None:
             raise self.found.wrong(
                 "<attvalue>", key, f"no attribute of {self.owner}s has this id", "declare the attribute"
             )
         row = self.rows[-1]
-        if one.dynamic and one.name in row:
-            self.several[self.owner, one.name] += 1
+        if declaration.dynamic and declaration.name in row:
+            self.several[self.owner, declaration.name] += 1
         else:
-            put(self.found, row, one, given.get("value", ""))
+            put(self.found, row, declaration, attributes.get("value", ""))
 
     def graph(self) -> AttributedGraph:
         """The graph, once the document has ended."""

@@ -41,21 +41,21 @@ def read_gml(path: Path, text: str) -> AttributedGraph:
                 f"{path}, graph", f"{len(graphs)} graphs", "the file must have one graph", "keep one graph in the file"
             )
         )
-    pairs, found = graphs[0], GraphCollector(path, "GML")
+    pairs, collector = graphs[0], GraphCollector(path, "GML")
     directed = bool(dict(pairs).get("directed", 0))
     for key, value in pairs:
         if key not in ("node", "edge"):
             continue
         if not isinstance(value, list):
-            raise found.wrong(key, value, "must have its attributes in brackets", f"write {key} [ ... ]")
+            raise collector.wrong(key, value, "must have its attributes in brackets", f"write {key} [ ... ]")
         row = _row(value)
         if key == "node":
-            found.vertex(row.pop("id", None)).update(row)
+            collector.vertex(row.pop("id", None)).update(row)
         else:
-            found.edge(row.pop("source", None), row.pop("target", None), directed=directed).update(row)
-    notes = [*_large(found.vertices, "nodes"), *_large(found.edges, "edges")]
-    names, said = _names(found)
-    return found.graph(names=names, display=frozenset(["label"]), notes=[*said, *notes])
+            collector.edge(row.pop("source", None), row.pop("target", None), directed=directed).update(row)
+    notes = [*_large(collector.vertices, "nodes"), *_large(collector.edges, "edges")]
+    names, said = _names(collector)
+    return collector.graph(names=names, display=frozenset(["label"]), notes=[*said, *notes])
 
 
 def _parse(path: Path, text: str) -> Pairs:
@@ -136,11 +136,11 @@ def _row(pairs: Pairs) -> Row:
     times: dict[str, int] = {}
     for key, value in pairs:
         times[key] = times.get(key, 0) + 1
-        one = _row(value) if isinstance(value, list) else value
+        item = _row(value) if isinstance(value, list) else value
         if times[key] == 1:
-            row[key] = one
+            row[key] = item
         else:
-            row[key] = [*([row[key]] if times[key] == 2 else row[key]), one]
+            row[key] = [*([row[key]] if times[key] == 2 else row[key]), item]
     return {
         key: value[1:] if isinstance(value, list) and value[0] == _ONE_ITEM else value for key, value in row.items()
     }
@@ -154,29 +154,29 @@ def _large(rows: Sequence[Row], owner: str) -> list[str]:
     notes = []
     for name in dict.fromkeys(name for row in rows for name in row):
         values = [(row, row[name]) for row in rows if name in row]
-        texts = [(row, one) for row, one in values if isinstance(one, str)]
-        if not texts or len(texts) == len(values) or not all(isinstance(one, str | int | float) for _, one in values):
+        texts = [(row, text) for row, text in values if isinstance(text, str)]
+        if not texts or len(texts) == len(values) or not all(isinstance(text, str | int | float) for _, text in values):
             continue
-        if all(_INTEGER.fullmatch(one) and not -(2**31) <= int(one) < 2**31 for _, one in texts):
-            for row, one in texts:
-                row[name] = int(one)
+        if all(_INTEGER.fullmatch(text) and not -(2**31) <= int(text) < 2**31 for _, text in texts):
+            for row, text in texts:
+                row[name] = int(text)
             notes.append(f"{name}: {len(texts)} {owner} have an integer beyond 32 bits as a text, read as a number")
     return notes
 
 
-def _names(found: GraphCollector) -> tuple[list[Any] | None, list[str]]:
+def _names(collector: GraphCollector) -> tuple[list[Any] | None, list[str]]:
     """The labels, and no note, if they can be ids; else None and why not."""
-    labels = [row.get("label") for row in found.vertices]
-    given = [str(one) for one in labels if one is not None]
-    if len(given) == len(labels) == len(set(given)) and not any(isinstance(one, list | dict) for one in labels):
-        for row in found.vertices:
+    labels = [row.get("label") for row in collector.vertices]
+    texts = [str(label) for label in labels if label is not None]
+    if len(texts) == len(labels) == len(set(texts)) and not any(isinstance(label, list | dict) for label in labels):
+        for row in collector.vertices:
             row.pop("label", None)
         return labels, []
-    if not given:
+    if not texts:
         return None, []
     said = (
-        f"{len(labels) - len(given)} nodes have no label"
-        if len(given) < len(labels)
-        else (f"{len(given) - len(set(given))} labels are those of other nodes")
+        f"{len(labels) - len(texts)} nodes have no label"
+        if len(texts) < len(labels)
+        else (f"{len(texts) - len(set(texts))} labels are those of other nodes")
     )
     return None, [f"ids are those of the file, not its labels: {said}"]

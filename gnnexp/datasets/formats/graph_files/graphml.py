@@ -44,7 +44,7 @@ class _Reader:
 
     def open(self, event: Event) -> None:
         """An element opens."""
-        name, given = event.name, event.attributes
+        name, attributes = event.name, event.attributes
         if not event.parent and name != "graphml":
             raise DataError(
                 Problem(
@@ -55,16 +55,16 @@ class _Reader:
                 )
             )
         if name == "graph":
-            self._open_graph(given, event.parent)
+            self._open_graph(attributes, event.parent)
         elif name == "node":
-            self.rows.append(self.found.vertex(given.get("id")))
+            self.rows.append(self.found.vertex(attributes.get("id")))
         elif name == "edge":
-            directed = self._directed(given.get("directed"))
-            self.rows.append(self.found.edge(given.get("source"), given.get("target"), directed=directed))
+            directed = self._directed(attributes.get("directed"))
+            self.rows.append(self.found.edge(attributes.get("source"), attributes.get("target"), directed=directed))
         elif name == "hyperedge":
             raise self.found.wrong(
                 "<hyperedge>",
-                given.get("id", ""),
+                attributes.get("id", ""),
                 "edges between more than two nodes are not read",
                 "make a node of each hyperedge",
             )
@@ -108,10 +108,10 @@ class _Reader:
             raise self.found.wrong("edge, directed", given, "must be true or false", "correct the edge")
         return _TRUTH[given.lower()]
 
-    def _declare(self, given: dict[str, str]) -> None:
-        key, name = given.get("id", ""), given.get("attr.name")
-        owner = given.get("for", "all")
-        if "yfiles.type" in given:
+    def _declare(self, attributes: dict[str, str]) -> None:
+        key, name = attributes.get("id", ""), attributes.get("attr.name")
+        owner = attributes.get("for", "all")
+        if "yfiles.type" in attributes:
             self.keys[key] = None
             return
         if name is None:
@@ -124,7 +124,7 @@ class _Reader:
         if owner in ("node", "all") and key == "label" and name == "Label":  # Gephi's name of a node
             self.display.add(name)
         same |= {owner} & _OWNERS
-        self.keys[key] = AttributeDeclaration(name, given.get("attr.type", "string"), owner, self.default)
+        self.keys[key] = AttributeDeclaration(name, attributes.get("attr.type", "string"), owner, self.default)
 
     def _put(self, event: Event) -> None:
         key = event.attributes.get("key", "")
@@ -140,7 +140,9 @@ class _Reader:
         """The graph, once the document has ended."""
         if not self.num_graphs:
             raise self.found.wrong("<graph>", None, "the file has no graph", "write it again")
-        notes = apply_defaults(self.found, [one for one in self.keys.values() if one is not None])
+        notes = apply_defaults(
+            self.found, [declaration for declaration in self.keys.values() if declaration is not None]
+        )
         counts = (
             (self.num_nested, "graphs in nodes, whose nodes are vertices as all others"),
             (self.num_ports, "ports are not used"),

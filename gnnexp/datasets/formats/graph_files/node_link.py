@@ -16,42 +16,44 @@ def read_node_link(path: Path, content: object) -> AttributedGraph:
     Raises:
         DataError: nodes or edges are missing or wrong. Names the first.
     """
-    found = GraphCollector(path, "node-link")
+    collector = GraphCollector(path, "node-link")
     if not isinstance(content, dict) or not isinstance(content.get("nodes"), list):
-        raise found.wrong(
+        raise collector.wrong(
             "nodes",
             type(content).__name__,
             "needs nodes and edges, as networkx.node_link_data writes them",
             "write it again with networkx, or correct it",
         )
-    there = [key for key in ("edges", "links") if isinstance(content.get(key), list)]
-    if not there:
-        raise found.wrong("edges", None, "there is no list of edges or links", "write edges: [...]")
-    filled = [key for key in there if content[key]]
+    keys = [key for key in ("edges", "links") if isinstance(content.get(key), list)]
+    if not keys:
+        raise collector.wrong("edges", None, "there is no list of edges or links", "write edges: [...]")
+    filled = [key for key in keys if content[key]]
     if len(filled) > 1:
-        raise found.wrong("edges", "edges and links", "there are two lists of edges", "keep one of them")
-    key = (filled or there)[0]
+        raise collector.wrong("edges", "edges and links", "there are two lists of edges", "keep one of them")
+    key = (filled or keys)[0]
     directed = bool(content.get("directed", False))
-    for place, one in enumerate(content["nodes"], 1):
-        if not isinstance(one, dict) or "id" not in one:
-            raise found.wrong(f"node {place}", one, "has no id", "give each node an id")
-        found.vertex(_name(found, one["id"])).update({name: value for name, value in one.items() if name != "id"})
-    for place, one in enumerate(content[key], 1):
-        if not isinstance(one, dict) or not {"source", "target"} <= one.keys():
-            raise found.wrong(f"edge {place}", one, "has no source or no target", "give both ends")
-        row = found.edge(_name(found, one["source"]), _name(found, one["target"]), directed=directed)
-        row.update({name: value for name, value in one.items() if name not in _ENDS})
-    return found.graph()
+    for place, entry in enumerate(content["nodes"], 1):
+        if not isinstance(entry, dict) or "id" not in entry:
+            raise collector.wrong(f"node {place}", entry, "has no id", "give each node an id")
+        collector.vertex(_name(collector, entry["id"])).update(
+            {name: value for name, value in entry.items() if name != "id"}
+        )
+    for place, entry in enumerate(content[key], 1):
+        if not isinstance(entry, dict) or not {"source", "target"} <= entry.keys():
+            raise collector.wrong(f"edge {place}", entry, "has no source or no target", "give both ends")
+        row = collector.edge(_name(collector, entry["source"]), _name(collector, entry["target"]), directed=directed)
+        row.update({name: value for name, value in entry.items() if name not in _ENDS})
+    return collector.graph()
 
 
-def _name(found: GraphCollector, value: Any) -> Any:  # noqa: ANN401
+def _name(collector: GraphCollector, value: Any) -> Any:  # noqa: ANN401
     """An id; NetworkX writes tuples as lists.
 
     Raises:
         DataError: it has a dictionary, which is no id.
     """
     if isinstance(value, list):
-        return tuple(_name(found, one) for one in value)
+        return tuple(_name(collector, part) for part in value)
     if isinstance(value, dict):
-        raise found.wrong("id", value, "is no id", "give each node a number or a text as its id")
+        raise collector.wrong("id", value, "is no id", "give each node a number or a text as its id")
     return value

@@ -45,8 +45,8 @@ def value_of(kind: str, text: str) -> Value:
     kind = kind.lower()
     listed = _LIST.fullmatch(kind)
     if listed and _is_number(listed["item"]):
-        items = [one for one in re.split(r"[\s,;|]+", text.strip().strip("[]")) if one]
-        return [value for one in items if not isinstance(value := value_of(listed["item"], one), list | None)]
+        items = [item for item in re.split(r"[\s,;|]+", text.strip().strip("[]")) if item]
+        return [value for item in items if not isinstance(value := value_of(listed["item"], item), list | None)]
     if not _is_number(kind):
         return text
     word = text.strip()
@@ -65,17 +65,20 @@ def _is_number(kind: str) -> bool:
     return kind in _WHOLE or kind in _REAL or kind in ("boolean", "bool")
 
 
-def put(found: GraphCollector, row: Row, one: AttributeDeclaration, text: str) -> None:
+def put(collector: GraphCollector, row: Row, declaration: AttributeDeclaration, text: str) -> None:
     """Give a row the value of an attribute.
 
     Raises:
         DataError: the text is no value of the type, or the row has the attribute already.
     """
-    if one.name in row:
-        raise found.wrong(
-            f"{one.owner} attribute {one.name}", text, f"is given twice to one {one.owner}", "give each attribute once"
+    if declaration.name in row:
+        raise collector.wrong(
+            f"{declaration.owner} attribute {declaration.name}",
+            text,
+            f"is given twice to one {declaration.owner}",
+            "give each attribute once",
         )
-    row[one.name] = _checked(found, one, text)
+    row[declaration.name] = _checked(collector, declaration, text)
 
 
 def _checked(found: GraphCollector, one: AttributeDeclaration, text: str) -> Value:
@@ -90,20 +93,24 @@ def _checked(found: GraphCollector, one: AttributeDeclaration, text: str) -> Val
         ) from None
 
 
-def apply_defaults(found: GraphCollector, declared: list[AttributeDeclaration]) -> list[str]:
+def apply_defaults(collector: GraphCollector, declared: list[AttributeDeclaration]) -> list[str]:
     """Give the declared defaults to vertices and edges without the attribute. Returns notes with counts.
 
     Raises:
         DataError: a default is no value of its type, or they need more memory than there is.
     """
-    notes, given = [], [one.owner for one in declared if one.default is not None]
-    for owner, rows in (("node", found.vertices), ("edge", found.edges)):
-        count = sum(one in (owner, "all") for one in given)
-        check_memory(_CELL * count * len(rows), f"{found.path}: {count} defaults for {len(rows)} {owner}s")
-    for one in declared:
-        for owner, rows in (("node", found.vertices), ("edge", found.edges)):
-            if one.default is None or one.owner not in (owner, "all"):
+    notes, owners = [], [declaration.owner for declaration in declared if declaration.default is not None]
+    for owner, rows in (("node", collector.vertices), ("edge", collector.edges)):
+        count = sum(declaration in (owner, "all") for declaration in owners)
+        check_memory(_CELL * count * len(rows), f"{collector.path}: {count} defaults for {len(rows)} {owner}s")
+    for declaration in declared:
+        for owner, rows in (("node", collector.vertices), ("edge", collector.edges)):
+            if declaration.default is None or declaration.owner not in (owner, "all"):
                 continue
-            count = fill(rows, one.name, _checked(found, one, one.default))
-            notes += [f"{one.name}: {count} {owner}s have the file's default {one.default[:40]!r}"] if count else []
+            count = fill(rows, declaration.name, _checked(collector, declaration, declaration.default))
+            notes += (
+                [f"{declaration.name}: {count} {owner}s have the file's default {declaration.default[:40]!r}"]
+                if count
+                else []
+            )
     return notes

@@ -118,9 +118,9 @@ class _Reader:
             )
         own = local if space in ("", self._space) else f"{{{space}}}{local}"
         parent = self._parents[-1][0] if self._parents else ""
-        given = {key: value for key, value in attributes.items() if " " not in key}
-        self._parents.append((own, given, []))
-        self.events.append(Event(True, own, given, "", parent))
+        own_attributes = {key: value for key, value in attributes.items() if " " not in key}
+        self._parents.append((own, own_attributes, []))
+        self.events.append(Event(True, own, own_attributes, "", parent))
         self.found_any = True
 
     def _close(self, _: str) -> None:

@@ -41,13 +41,13 @@ def content_of_file(path: Path) -> Content:
         DataError: the file is damaged, has something else or several graphs, or names classes that are not PyG's.
     """
     file = TorchFile(path)
-    found = _single(file.content(), str(path))
-    if isinstance(found, Record) and found.kind in ("Data", "HeteroData"):
-        found = _stores(found)
-    if not isinstance(found, PickledDict):
-        raise _no_graph(str(path), getattr(found, "kind", type(found).__name__))
+    content = _single(file.content(), str(path))
+    if isinstance(content, Record) and content.kind in ("Data", "HeteroData"):
+        content = _stores(content)
+    if not isinstance(content, PickledDict):
+        raise _no_graph(str(path), getattr(content, "kind", type(content).__name__))
     plain: dict[Any, Any] = {}
-    for key, value in found.pairs:
+    for key, value in content.pairs:
         if _is_key(key):
             plain[key] = _attributes(value, file) if isinstance(value, PickledDict) else file.value(value)
     return content_of_mapping(plain, str(path))
@@ -72,18 +72,22 @@ def content_of_mapping(content: Mapping[Any, Any], key: str) -> Content:
     return Content({VERTEX: content}, {(VERTEX, EDGE, VERTEX): content}, key, typed=False)
 
 
-def _single(found: object, key: str) -> object:
+def _single(content: object, key: str) -> object:
     """The only graph of a list, or of the `(data, slices)` and `(data, slices, class)` of an `InMemoryDataset`."""
-    if isinstance(found, tuple) and len(found) in (2, 3) and (found[1] is None or isinstance(found[1], PickledDict)):
-        count = _graphs(found[1])
+    if (
+        isinstance(content, tuple)
+        and len(content) in (2, 3)
+        and (content[1] is None or isinstance(content[1], PickledDict))
+    ):
+        count = _graphs(content[1])
         if count != 1:
             raise _several(key, count)
-        return found[0]
-    if isinstance(found, list | tuple):
-        if len(found) != 1:
-            raise _several(key, len(found))
-        return found[0]
-    return found
+        return content[0]
+    if isinstance(content, list | tuple):
+        if len(content) != 1:
+            raise _several(key, len(content))
+        return content[0]
+    return content
 
 
 def _graphs(slices: object) -> int:

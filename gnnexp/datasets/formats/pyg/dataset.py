@@ -73,12 +73,12 @@ class Pyg(ForeignDataset):
             return [place]
         files = _files(place)
         if len(files) != 1:
-            found = ", ".join(str(one.relative_to(place)) for one in files)[:200] or "no .pt file"
+            names = ", ".join(str(file.relative_to(place)) for file in files)[:200] or "no .pt file"
             raise DataError(
                 Problem(
                     "dataset.path",
                     str(place),
-                    f"must have one graph; has {found}",
+                    f"must have one graph; has {names}",
                     "name the file: dataset.path=FOLDER/FILE.pt",
                 )
             )
@@ -109,9 +109,9 @@ def _files(folder: Path) -> list[Path]:
     for place in (folder, folder / _FOLDER):
         files = (
             [
-                one
-                for one in sorted(place.iterdir())
-                if one.suffix in _ENDINGS and is_file(one) and not one.name.startswith("pre_")
+                file
+                for file in sorted(place.iterdir())
+                if file.suffix in _ENDINGS and is_file(file) and not file.name.startswith("pre_")
             ]
             if is_folder(place)
             else []

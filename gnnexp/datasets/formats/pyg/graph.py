@@ -78,8 +78,8 @@ def foreign_of_pyg(content: Content, chosen: AttributeNames) -> ForeignGraph:
         except DataError as error:
             problems += error.problems
     DataError.raise_all(problems)
-    total, known = sum(one.count for one in vertices.values()), sum(one.source.size for one in edges)
-    with_rows = any(one.features is not None or one.labels is not None for one in vertices.values())
+    total, known = sum(of_type.count for of_type in vertices.values()), sum(of_type.source.size for of_type in edges)
+    with_rows = any(of_type.features is not None or of_type.labels is not None for of_type in vertices.values())
     if not with_rows and not believable(total, known):
         raise DataError(
             Problem(
@@ -99,13 +99,13 @@ def _check_names(content: Content, chosen: AttributeNames) -> None:
     for key in ("features", "label", "weight", "ids"):
         name = getattr(chosen, key)
         stores = content.edges if key == "weight" else content.vertices
-        if name not in (None, getattr(usual, key)) and not any(name in one for one in stores.values()):
-            there = sorted({str(one) for store in stores.values() for one in store})
+        if name not in (None, getattr(usual, key)) and not any(name in attributes for attributes in stores.values()):
+            names = sorted({str(attribute) for store in stores.values() for attribute in store})
             problems.append(
                 Problem(
                     f"dataset.{key}",
                     name,
-                    f"attributes of {content.key} are {', '.join(there)[:200]}",
+                    f"attributes of {content.key} are {', '.join(names)[:200]}",
                     f"set dataset.{key}={getattr(usual, key)}",
                 )
             )
@@ -137,8 +137,8 @@ def _named(content: Content, name: str) -> str:
 
 def _count(store: Mapping[str, Any], chosen: AttributeNames, least: int, key: str) -> int:
     """The number of vertices: as PyG counts them, and at least those that edges name."""
-    given = as_tensor(store.get("num_nodes"))
-    number = given.item() if given is not None and given.numel() == 1 else store.get("num_nodes")
+    recorded = as_tensor(store.get("num_nodes"))
+    number = recorded.item() if recorded is not None and recorded.numel() == 1 else store.get("num_nodes")
     if isinstance(number, Integral):
         count = int(number)
         if not 0 <= count < 1 << 62:
@@ -158,12 +158,16 @@ def _labels_of_splits(store: Mapping[str, Any], count: int, key: str, notes: lis
         ids, values = as_tensor(store.get(f"{split}_idx")), as_tensor(store.get(f"{split}_y"))
         if ids is None or values is None or ids.shape != values.shape or ids.dim() != 1:
             continue
-        found = labels_of(values, values.numel(), f"{key}.{split}_y", notes)
+        split_labels = labels_of(values, values.numel(), f"{key}.{split}_y", notes)
         places = array(ids, f"{key}.{split}_idx")
-        if found is None or found.dtype.kind != "i" or (places.size and not 0 <= places.min() <= places.max() < count):
+        if (
+            split_labels is None
+            or split_labels.dtype.kind != "i"
+            or (places.size and not 0 <= places.min() <= places.max() < count)
+        ):
             continue
         labels = np.full(count, -1, np.int64) if labels is None else labels
-        labels[places] = found
+        labels[places] = split_labels
     return labels
 
 
@@ -175,21 +179,21 @@ def _ids(store: Mapping[str, Any], chosen: AttributeNames, count: int, key: str,
         if value is None:
             continue
         tensor = as_tensor(value)
-        flat = isinstance(value, list | tuple) and all(isinstance(one, str | int) for one in value)
-        found = np.array(value) if flat else None if tensor is None else array(tensor, f"{key}.{name}")
-        if found is None or found.shape != (count,) or len(set(found.tolist())) != count:
+        flat = isinstance(value, list | tuple) and all(isinstance(identity, str | int) for identity in value)
+        ids = np.array(value) if flat else None if tensor is None else array(tensor, f"{key}.{name}")
+        if ids is None or ids.shape != (count,) or len(set(ids.tolist())) != count:
             if chosen.ids == AUTO:
                 notes.append(f"{name} is left out: it has no different number or text for each of the {count} vertices")
                 continue
             raise DataError(
                 Problem(
                     f"{key}.{name}",
-                    "" if found is None else list(found.shape),
+                    "" if ids is None else list(ids.shape),
                     f"must be a different number or text for each of the {count} vertices",
                     "correct it, or set dataset.ids=null",
                 )
             )
-        return found if found.dtype.kind in "iu" else np.array([str(one) for one in found.tolist()], dtype=object)
+        return ids if ids.dtype.kind in "iu" else np.array([str(identity) for identity in ids.tolist()], dtype=object)
     return None
 
 

@@ -94,22 +94,22 @@ def splits_of(store: Mapping[str, Any], count: int, mask: int, key: str, notes: 
     Raises:
         DataError: a mask does not have a value for each vertex, or an id is outside.
     """
-    found: dict[str, np.ndarray] = {}
+    splits: dict[str, np.ndarray] = {}
     several = 0
     for split in SPLITS:
-        for name in (f"{one}_{ending}" for one in _NAMES[split] for ending in ("mask", "idx", "index")):
+        for name in (f"{word}_{ending}" for word in _NAMES[split] for ending in ("mask", "idx", "index")):
             tensor = as_tensor(store.get(name))
-            if tensor is None or split in found:
+            if tensor is None or split in splits:
                 continue
             values = array(tensor, f"{key}.{name}")
             if name.endswith("_mask"):
                 several = max(several, values.shape[1] if values.ndim == 2 else 0)
-                found[split] = np.flatnonzero(_mask(values, count, mask, f"{key}.{name}"))
+                splits[split] = np.flatnonzero(_mask(values, count, mask, f"{key}.{name}"))
             else:
-                found[split] = _ids(values, count, f"{key}.{name}")
+                splits[split] = _ids(values, count, f"{key}.{name}")
     if several > 1:
         notes.append(f"split {mask} of {several} (dataset.mask)")
-    return found
+    return splits
 
 
 def _mask(values: np.ndarray, count: int, chosen: int, key: str) -> np.ndarray:

@@ -12,7 +12,7 @@ from gnnexp.datasets.formats.foreign import ForeignEdges, ForeignGraph
 _PREFIX = "rev_"  # the names that PyG's ToUndirected gives
 
 
-def without_reverses(found: ForeignGraph, *, keeps_duplicates: bool) -> ForeignGraph:
+def without_reverses(foreign: ForeignGraph, *, keeps_duplicates: bool) -> ForeignGraph:
     """The graph without the edges that `symmetrize` makes again.
 
     A type of edges, such as `rev_writes`, is left out if it has exactly the reverses of another, such as `writes`.
@@ -23,43 +23,43 @@ def without_reverses(found: ForeignGraph, *, keeps_duplicates: bool) -> ForeignG
     kept, because there would be two of each.
 
     Args:
-        found: the graph as PyG has it.
+        foreign: the graph as PyG has it.
         keeps_duplicates: whether parallel edges are kept.
     """
-    symmetric = {position for position, one in enumerate(found.edges) if _symmetric(one)}
-    pairs = _pairs(found, symmetric)
+    symmetric = {position for position, edges in enumerate(foreign.edges) if _symmetric(edges)}
+    pairs = _pairs(foreign, symmetric)
     left_out = set(pairs.values())
     kept = [
-        replace(one, reverse=found.edges[pairs[position]].name) if position in pairs else one
-        for position, one in enumerate(found.edges)
+        replace(edges, reverse=foreign.edges[pairs[position]].name) if position in pairs else edges
+        for position, edges in enumerate(foreign.edges)
         if position not in left_out
     ]
     notes = [
-        f"{found.edges[other].name} has the reverses of {found.edges[one].name}: dataset.symmetrize adds them"
-        for one, other in pairs.items()
+        f"{foreign.edges[other].name} has the reverses of {foreign.edges[position].name}: dataset.symmetrize adds them"
+        for position, other in pairs.items()
     ]
     if len(kept) > 1:
         notes += [
-            f"{found.edges[one].name} has both directions of each edge: if dataset.symmetrize gives reverses a "
+            f"{foreign.edges[position].name} has both directions of each edge: if dataset.symmetrize gives reverses a "
             "relation of their own, it repeats them"
-            for one in sorted(symmetric)
+            for position in sorted(symmetric)
         ]
     elif symmetric and keeps_duplicates:
-        kept = [_half(one) for one in kept]
-    return replace(found, edges=kept, notes=(*found.notes, *notes))
+        kept = [_half(edges) for edges in kept]
+    return replace(foreign, edges=kept, notes=(*foreign.notes, *notes))
 
 
-def _pairs(found: ForeignGraph, symmetric: set[int]) -> dict[int, int]:
+def _pairs(foreign: ForeignGraph, symmetric: set[int]) -> dict[int, int]:
     """Positions of types of edges, and of those that have exactly their reverses, with the same weights."""
     by_digest: dict[tuple[str, str, str], int] = {}
     pairs: dict[int, int] = {}
-    for position, one in enumerate(found.edges):
+    for position, edges in enumerate(foreign.edges):
         if position in symmetric:
             continue
-        other = by_digest.pop((*one.types[::-1], _digest(one.destination, one.source, one.weight)), None)
+        other = by_digest.pop((*edges.types[::-1], _digest(edges.destination, edges.source, edges.weight)), None)
         if other is None:
-            by_digest[(*one.types, _digest(one.source, one.destination, one.weight))] = position
-        elif found.edges[other].name.startswith(_PREFIX):
+            by_digest[(*edges.types, _digest(edges.source, edges.destination, edges.weight))] = position
+        elif foreign.edges[other].name.startswith(_PREFIX):
             pairs[position] = other
         else:
             pairs[other] = position

@@ -101,7 +101,7 @@ class TorchFile:
             return read[type(value)](value)
         if value is None or isinstance(value, str | bool | int | float):
             return value
-        if isinstance(value, list | tuple) and all(isinstance(one, str | int | float) for one in value):
+        if isinstance(value, list | tuple) and all(isinstance(item, str | int | float) for item in value):
             return list(value)
         return UnusedValue("dict" if isinstance(value, PickledDict) else type(value).__name__)
 
@@ -117,40 +117,47 @@ class TorchFile:
             return self._adjacency(parts["storage"].attributes())
         return UnusedValue(record.kind)
 
-    def _tensor(self, one: PickledTensor) -> Tensor:
-        item = one.dtype.itemsize
-        count = math.prod(one.size)
-        last = one.offset + sum((size - 1) * stride for size, stride in zip(one.size, one.stride, strict=True))
-        raw = self._bytes(f"data/{one.key}")
-        if one.numel * item != raw.size or (count and last >= one.numel):
-            raise self._refused(f"a tensor {list(one.size)} in {raw.size} bytes")
+    def _tensor(self, pickled: PickledTensor) -> Tensor:
+        item = pickled.dtype.itemsize
+        count = math.prod(pickled.size)
+        last = pickled.offset + sum(
+            (size - 1) * stride for size, stride in zip(pickled.size, pickled.stride, strict=True)
+        )
+        raw = self._bytes(f"data/{pickled.key}")
+        if pickled.numel * item != raw.size or (count and last >= pickled.numel):
+            raise self._refused(f"a tensor {list(pickled.size)} in {raw.size} bytes")
         if not count:
-            return torch.empty(one.size, dtype=one.dtype)
-        if count > one.numel:  # an expanded tensor, which a copy would make as large as it claims to be
-            check_memory(2 * count * item, f"{self.path}: a tensor {list(one.size)}")
+            return torch.empty(pickled.size, dtype=pickled.dtype)
+        if count > pickled.numel:  # an expanded tensor, which a copy would make as large as it claims to be
+            check_memory(2 * count * item, f"{self.path}: a tensor {list(pickled.size)}")
         if raw.ctypes.data % item:
             raw = np.array(raw)
         stored = torch.from_numpy(raw)
-        stored = stored != 0 if one.dtype == torch.bool else stored.view(one.dtype)
-        return stored.as_strided(one.size, one.stride, one.offset)
+        stored = stored != 0 if pickled.dtype == torch.bool else stored.view(pickled.dtype)
+        return stored.as_strided(pickled.size, pickled.stride, pickled.offset)
 
-    def _sparse(self, one: PickledSparse) -> Tensor:
+    def _sparse(self, pickled: PickledSparse) -> Tensor:
         """A sparse tensor, whose indices torch checks."""
-        parts = [self.value(part) if isinstance(part, PickledTensor) else part for part in one.parts]
+        parts = [self.value(part) if isinstance(part, PickledTensor) else part for part in pickled.parts]
         tensors: list[Any] = [part for part in parts if isinstance(part, Tensor)]
         size: Any = next((part for part in parts if isinstance(part, tuple)), ())
         if len(size) != 2 or not all(type(n) is int and 0 <= n < 1 << 62 for n in size):
             raise self._refused("a sparse tensor that is no matrix")
         try:
-            if one.layout == "torch.sparse_coo" and len(tensors) == 2:
+            if pickled.layout == "torch.sparse_coo" and len(tensors) == 2:
                 return torch.sparse_coo_tensor(tensors[0], tensors[1], size, check_invariants=True)
-            if one.layout in _LAYOUTS and len(tensors) == 3:
+            if pickled.layout in _LAYOUTS and len(tensors) == 3:
                 return torch.sparse_compressed_tensor(
-                    tensors[0], tensors[1], tensors[2], size, layout=_LAYOUTS[str(one.layout)], check_invariants=True
+                    tensors[0],
+                    tensors[1],
+                    tensors[2],
+                    size,
+                    layout=_LAYOUTS[str(pickled.layout)],
+                    check_invariants=True,
                 )
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             raise self._refused(f"a sparse tensor: {_line(error)}") from None
-        raise self._refused(f"a sparse tensor of layout {str(one.layout)[:40]}")
+        raise self._refused(f"a sparse tensor of layout {str(pickled.layout)[:40]}")
 
     def _adjacency(self, parts: dict[str, object]) -> Tensor:
         """The matrix of a `SparseTensor` of torch-sparse, which need not be installed."""

@@ -45,11 +45,11 @@ def array(tensor: Tensor, key: str) -> np.ndarray:
         DataError: the tensor has no real numbers.
     """
     if tensor.is_meta or tensor.is_complex() or tensor.is_quantized or tensor.is_nested or is_sparse(tensor):
-        found = f"{tensor.dtype} {list(tensor.shape)} on {tensor.device}"
+        shown = f"{tensor.dtype} {list(tensor.shape)} on {tensor.device}"
         raise DataError(
             Problem(
                 key,
-                found,
+                shown,
                 "must be a dense tensor of real numbers",
                 "convert it before you save it: tensor.to_dense().float().cpu()",
             )
@@ -97,8 +97,8 @@ def rows_of(tensor: Tensor, count: int, key: str) -> np.ndarray | scipy.sparse.c
             )
         )
     if not is_sparse(tensor):
-        found = array(tensor, key)
-        return found.reshape(count, -1) if found.size else np.zeros((count, 0), np.float32)
+        dense = array(tensor, key)
+        return dense.reshape(count, -1) if dense.size else np.zeros((count, 0), np.float32)
     if tensor.dim() != 2 or tensor.shape[1] >= _MOST_COLUMNS:
         raise DataError(Problem(key, list(tensor.shape), "must be a matrix of at most 2^31 columns", "use fewer"))
     row, column, values = entries(tensor, key)
