@@ -10,6 +10,8 @@ import re
 import stat
 from pathlib import Path
 
+from gnnexp.errors import Refusal
+
 # Size limit for our small files: records of one run without its epochs, states of sweeps.
 SMALL_BYTES = 64 << 20
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket"}
@@ -58,13 +60,13 @@ def is_folder(path: Path) -> bool:
         return False
 
 
-def what_is(path: Path) -> str:
-    """Why `path` cannot be read, such as `Is a FIFO, not a regular file`; empty if it can be opened."""
+def why_unreadable(path: Path) -> Refusal | None:
+    """Why `path` cannot be opened, such as `Is a FIFO, not a regular file`."""
     try:
         open_regular(path).close()
     except OSError as error:
-        return str(error.strerror or error)
-    return ""
+        return Refusal(str(error.strerror or error))
+    return None
 
 
 def read_limited(path: Path, limit: int) -> bytes:

@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
+from gnnexp.errors import Refusal
 from gnnexp.experiment.build import build
 from gnnexp.files.disk import subfolder
 from gnnexp.files.leaving import Ending, collect_rarely
@@ -47,11 +48,11 @@ class Follower:
     run_dir: Path
     process: subprocess.Popen[bytes]
 
-    def finish(self, timeout_s: float) -> str:
+    def finish(self, timeout_s: float) -> Refusal | None:
         """Deliver the rest, including the end, after the run directory is complete.
 
         Returns:
-            Why the delivery is incomplete; empty if everything was delivered.
+            Why the delivery is incomplete; None if everything was delivered.
         """
         assert self.process.stdin is not None
         self.process.stdin.close()
@@ -59,11 +60,11 @@ class Follower:
             code = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return self._given_up(timeout_s)
-        return "" if code == 0 else _last_line(self.run_dir / "logs" / LOG)
+        return None if code == 0 else Refusal(_last_line(self.run_dir / "logs" / LOG))
 
-    def _given_up(self, timeout_s: float) -> str:
+    def _given_up(self, timeout_s: float) -> Refusal:
         self.stop()
-        return f"the store did not answer within {timeout_s:g} s"
+        return Refusal(f"the store did not answer within {timeout_s:g} s")
 
     def stop(self) -> None:
         """End the process; the rest can be delivered later."""
@@ -80,7 +81,7 @@ class KeptFollower(Follower):
 
     home: Followers
 
-    def finish(self, timeout_s: float) -> str:
+    def finish(self, timeout_s: float) -> Refusal | None:
         """See `Follower.finish`."""
         assert self.process.stdin is not None and self.process.stdout is not None
         with suppress(BrokenPipeError):  # it was killed: its answer is empty
@@ -90,7 +91,7 @@ class KeptFollower(Follower):
         answer = self.process.stdout.readline()
         if answer:
             self.home.idle = self.process
-        return "" if answer == b"0\n" else _last_line(self.run_dir / "logs" / LOG)
+        return None if answer == b"0\n" else Refusal(_last_line(self.run_dir / "logs" / LOG))
 
 
 class Followers:

@@ -66,7 +66,7 @@ from gnnexp.trackers.store import (
     public,
     remove_doubles,
     runs_of,
-    server_problem,
+    server_refusal,
     sqlite_file,
     wrong_address,
 )
@@ -321,8 +321,8 @@ class MlflowTracker(Tracker):
         """Make sure that MLflow will migrate nothing: a process that can be ended at any time would do that."""
         if (file := sqlite_file(self.uri)) is not None:
             make_complete(file, lambda line: print(line, file=sys.stderr), patience_s=self.timeout_s)
-        elif self.uri.startswith(_DATABASES) and (problem := server_problem(self.uri)):
-            raise TrackingError(problem)
+        elif self.uri.startswith(_DATABASES) and (refusal := server_refusal(self.uri)):
+            raise TrackingError(refusal.reason)
 
     def _artifacts(self) -> str | None:
         """Where artifacts of a local store go: next to it. A server decides this itself."""

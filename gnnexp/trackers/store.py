@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.errors import ConfigError, Problem, Refusal
 from gnnexp.trackers.schema import examine, problem_of, revisions
 
 if TYPE_CHECKING:
@@ -137,8 +137,8 @@ def file_problems(uri: str) -> list[Problem]:
     return [problem] if problem else []
 
 
-def server_problem(uri: str) -> str:
-    """Why a database server cannot be used as it is; empty if it can. gnnexp changes no schema of a server.
+def server_refusal(uri: str) -> Refusal | None:
+    """Why a database server cannot be used as it is. gnnexp changes no schema of a server.
 
     An empty database is no problem: MLflow makes its tables there.
     """
@@ -147,20 +147,20 @@ def server_problem(uri: str) -> str:
     engine = create_engine(uri)
     try:
         if not inspect(engine).has_table("alembic_version"):
-            return ""
+            return None
         with engine.connect() as connection:
             held = {str(name) for (name,) in connection.execute(text("SELECT version_num FROM alembic_version"))}
     finally:
         engine.dispose()
     newest, shown = revisions().newest, ", ".join(sorted(held)) or "none"
     if held == {newest}:
-        return ""
+        return None
     if held <= revisions().all:
-        return (
+        return Refusal(
             f"has the schema {shown} of an older MLflow, and needs {newest}. Make a backup, then: "
             f"mlflow db upgrade {shlex.quote(public(uri))}"
         )
-    return f"has the schema {shown} of a newer MLflow: pip install --upgrade mlflow"
+    return Refusal(f"has the schema {shown} of a newer MLflow: pip install --upgrade mlflow")
 
 
 def network_file_system(path: Path) -> str:

@@ -13,6 +13,7 @@ import pytest
 from run_folder import write_epochs, write_job, write_result
 from unkillable import unkillable
 
+from gnnexp.errors import Refusal
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.follow import Followers, deliver_until_closed, follow
 
@@ -74,14 +75,14 @@ def test_the_process_delivers_or_says_why_not(tmp_path: Path) -> None:
     write_job(tmp_path)
     write_epochs(tmp_path, 1)
     write_result(tmp_path)
-    assert follow(tmp_path).finish(60) == ""
+    assert follow(tmp_path).finish(60) is None
     job = json.loads((tmp_path / "job.json").read_text())
     job["config"]["tracker"] = {
         "_target_": "gnnexp.trackers.mlflow.MlflowTracker",
         "uri": "sqlite:////no/folder/mlflow.db",
     }
     (tmp_path / "job.json").write_text(json.dumps(job))
-    assert "no folder" in follow(tmp_path).finish(60)
+    assert "no folder" in str(follow(tmp_path).finish(60))
 
 
 def test_one_process_delivers_one_run_after_another(tmp_path: Path) -> None:
@@ -96,7 +97,7 @@ def test_one_process_delivers_one_run_after_another(tmp_path: Path) -> None:
         follower = followers.follow(run)
         reason = follower.finish(60)
         logged = (run / "logs" / "tracking.log").read_text()
-        assert ("no folder" in reason, "no folder" in logged) == (bool(uri), bool(uri)), reason
+        assert ("no folder" in str(reason), "no folder" in logged) == (bool(uri), bool(uri)), reason
         processes.append(follower.process)
     assert processes[0] is processes[1] is processes[2]
     followers.close()
@@ -109,9 +110,9 @@ def test_a_process_whose_delivery_was_not_finished_gets_no_other_run(tmp_path: P
         write_job(tmp_path / name)
     left = followers.follow(tmp_path / "first")
     other = followers.follow(tmp_path / "second")
-    assert left.process is not other.process and other.finish(60) == ""
+    assert left.process is not other.process and other.finish(60) is None
     left.process.kill()
-    assert left.finish(60) == "the delivering process died"
+    assert left.finish(60) == Refusal("the delivering process died")
     followers.close()
     assert other.process.poll() == 0
 
@@ -125,7 +126,7 @@ def test_a_store_that_never_answers_does_not_hold_up_the_end(tmp_path: Path) -> 
         job["config"]["tracker"] = {"_target_": "gnnexp.trackers.mlflow.MlflowTracker", "uri": uri}
         (tmp_path / "job.json").write_text(json.dumps(job))
         follower = follow(tmp_path)
-        assert "did not answer" in follower.finish(3.0)
+        assert "did not answer" in str(follower.finish(3.0))
     assert follower.process.poll() is not None
 
 
@@ -135,5 +136,5 @@ def test_a_process_that_not_even_sigkill_ends_does_not_hold_it_up(
     write_job(tmp_path)
     follower = follow(tmp_path)
     follower.process.send_signal(signal.SIGSTOP)
-    assert "did not answer" in follower.finish(0.2)
+    assert "did not answer" in str(follower.finish(0.2))
     assert unkillable == [follower.process]

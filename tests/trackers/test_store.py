@@ -18,7 +18,7 @@ from run_folder import write_epochs, write_job, write_result
 
 from gnnexp.trackers.delivery import ReportRecord, read_delivery
 from gnnexp.trackers.mlflow import MlflowTracker
-from gnnexp.trackers.store import network_file_system, network_problems, server_problem, sqlite_file
+from gnnexp.trackers.store import network_file_system, network_problems, server_refusal, sqlite_file
 
 
 def mounted(monkeypatch: pytest.MonkeyPatch, *mounts: tuple[str, str]) -> None:
@@ -178,10 +178,10 @@ def test_where_no_store_can_be_is_a_problem_before_the_launch(tmp_path: Path) ->
 
 def test_a_database_server_is_not_upgraded_but_named(tmp_path: Path, mlflow_store: Callable[[Path], str]) -> None:
     """SQLAlchemy reads every database in the same way."""
-    assert server_problem(f"sqlite:///{tmp_path / 'empty.db'}") == "", "MLflow makes its tables"
+    assert server_refusal(f"sqlite:///{tmp_path / 'empty.db'}") is None, "MLflow makes its tables"
     uri = mlflow_store(tmp_path)
-    assert server_problem(uri) == ""
+    assert server_refusal(uri) is None
     make_half(tmp_path / "mlflow.db")
-    assert f"mlflow db upgrade {uri}" in server_problem(uri)
+    assert f"mlflow db upgrade {uri}" in str(server_refusal(uri))
     make_newer(tmp_path / "mlflow.db")
-    assert "--upgrade mlflow" in server_problem(uri)
+    assert "--upgrade mlflow" in str(server_refusal(uri))

@@ -18,7 +18,7 @@ from gnnexp.cli.output import Answer
 from gnnexp.cli.running.folders import check_new_file
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.files.disk import replaced
-from gnnexp.files.regular import what_is
+from gnnexp.files.regular import why_unreadable
 from gnnexp.tasks.base import Scores
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def main(options: argparse.Namespace) -> Answer:
     problems = check_new_file("--out", out)
     if out.suffix not in _ENDINGS:
         problems.append(Problem("--out", options.out, f"must end in {' or '.join(_ENDINGS)}", "--out FILE.csv"))
-    if options.links and (why := what_is(Path(options.links))):
+    if options.links and (why := why_unreadable(Path(options.links))):
         problems.append(Problem("--links", options.links, f"must be a table of pairs: {why}", "correct the path"))
     ConfigError.raise_all(problems)
     if options.links:

@@ -10,7 +10,7 @@ from gnnexp.cli.running.folders import check_new_file
 from gnnexp.cli.sweeping.definition import load_sweep, name_of
 from gnnexp.config.folders import papers_with
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.files.regular import what_is
+from gnnexp.files.regular import why_unreadable
 from gnnexp.record.archive import pack
 from gnnexp.record.columnar import SUFFIX, Records, read_records
 from gnnexp.record.importing import restore, unpack
@@ -45,7 +45,7 @@ def bring(options: argparse.Namespace) -> int:
             "import", name, f"must be a file of `gnnexp export`, or one of {', '.join(kept)}: {why}", "correct the path"
         )
         for name in options.files
-        if name not in kept and (why := what_is(Path(name)))
+        if name not in kept and (why := why_unreadable(Path(name)))
     ]
     ConfigError.raise_all(wrong)
     for name in options.files:

@@ -8,7 +8,7 @@ from gnnexp.cli.console import made_table, make_console
 from gnnexp.cli.output import Answer
 from gnnexp.components.packages import OF_SYSTEMS, install_command, is_installed
 from gnnexp.config.folders import find_folders, product_folder
-from gnnexp.errors import ConfigError
+from gnnexp.errors import ConfigError, Refusal
 from gnnexp.files.cache import cache_root
 from gnnexp.measure.available import available_memory, total_memory
 from gnnexp.provenance.machine import hardware
@@ -50,7 +50,9 @@ def main(options: argparse.Namespace) -> Answer:
             "cuda": cuda,
             "cache": str(cache_root()),
             "libraries": libraries,
-            "systems": [{"system": system, "runs_here": not why, "problem": why} for system, why in systems.items()],
+            "systems": [
+                {"system": system, "runs_here": not why, "problem": str(why or "")} for system, why in systems.items()
+            ],
         }
     )
 
@@ -79,8 +81,8 @@ def _how_to_install(library: str) -> str:
     return install_command(modules.get(library, library))
 
 
-def _systems() -> dict[str, str]:
-    """Why a system does not run here in its default configuration; empty if it does.
+def _systems() -> dict[str, Refusal | None]:
+    """Why each system does not run here in its default configuration; None if it does.
 
     A system of gnnexp runs wherever all packages are installed that systems need (tests/cli/test_info.py), so it is
     composed only if one is missing. That takes a quarter of a second per system.
@@ -88,12 +90,12 @@ def _systems() -> dict[str, str]:
     folders, own = find_folders(None), {file.stem for file in (product_folder("conf") / "system").glob("*.yaml")}
     complete = len(folders.folders) == 1 and all(map(is_installed, OF_SYSTEMS))
     return {
-        system: "" if complete and system in own else _problem_of(system)
+        system: None if complete and system in own else _refusal_of(system)
         for system in sorted(folders.choices("system"))
     }
 
 
-def _problem_of(system: str) -> str:
+def _refusal_of(system: str) -> Refusal | None:
     from gnnexp.config.compose import compose
     from gnnexp.experiment.build import read
 
@@ -101,4 +103,4 @@ def _problem_of(system: str) -> str:
         problems = list(read(compose([f"system={system}"]).config).problems)
     except ConfigError as error:
         problems = list(error.problems)
-    return " ".join(str(problems[0]).split()) if problems else ""
+    return Refusal(" ".join(str(problems[0]).split())) if problems else None

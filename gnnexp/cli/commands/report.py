@@ -275,7 +275,7 @@ def sync(console: Console, folders: Sequence[Path]) -> Answer:
         """An existing store is complete before anything counts as delivered to it."""
         if tracker.where() not in seen and not tracker.check_here():
             if why := prepare_store(tracker, console, folders, make=False):
-                raise TrackingError(why)
+                raise TrackingError(why.reason)
             seen.add(tracker.where())
 
     for path, waits in deliveries:

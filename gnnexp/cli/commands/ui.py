@@ -153,7 +153,7 @@ def _make_ready(tracker: MlflowTracker) -> None:
         ConfigError: the store cannot be used.
     """
     if why := prepare_store(tracker, make_console()):
-        raise ConfigError(Problem("tracker.uri", tracker.where(), why, "then: gnnexp ui"))
+        raise ConfigError(Problem("tracker.uri", tracker.where(), why.reason, "then: gnnexp ui"))
 
 
 def _of_experiment(tracker: MlflowTracker, name: str) -> MlflowTracker:

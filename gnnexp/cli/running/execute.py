@@ -26,7 +26,7 @@ from gnnexp.cli.running.provenance import graph_sizes, make_provenance
 from gnnexp.cli.running.store import prepare_store
 from gnnexp.components.schema import HardwareConfig
 from gnnexp.config.compose import ComposedConfig
-from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.errors import ConfigError, DataError, Problem, Refusal
 from gnnexp.experiment.build import experiment_of, tracker_of, train_of
 from gnnexp.experiment.check import split_notes
 from gnnexp.experiment.experiment import Experiment
@@ -337,7 +337,7 @@ def _followed(run_dir: Path, tracker: Tracker, console: Console, follow: Callabl
     except OSError as error:
         if (problem := refusal(error)) is None:
             raise
-        away = one_line(problem)
+        away = Refusal(one_line(problem))
     console.print(
         marked("tracking is away", "yellow", f" ({away}); deliver the records later with: gnnexp report --sync"),
         soft_wrap=True,

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from gnnexp.errors import Problem
-from gnnexp.files.regular import what_is
+from gnnexp.files.regular import why_unreadable
 
 _MOST_NAME_BYTES = 255
 
@@ -44,7 +44,7 @@ def _no_folder(path: Path) -> str:
 
 def check_new_file(key: str, file: Path) -> list[Problem]:
     """Problems if a file cannot be written there. An existing file will be replaced; nothing else may have its name."""
-    if os.path.lexists(file) and (why := what_is(file)):
+    if os.path.lexists(file) and (why := why_unreadable(file)):
         return [Problem(key, str(file), f"cannot be written: {why}", f"{key}=<a new file>")]
     return _check_names(key, file) or check_folder(key, file.parent)
 

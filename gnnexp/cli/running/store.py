@@ -7,13 +7,14 @@ from pathlib import Path
 
 from rich.console import Console
 
+from gnnexp.errors import Refusal
 from gnnexp.record.runs import REPORTS, RUNS
 from gnnexp.trackers.base import Tracker, TrackingError
 
 
 def prepare_store(
     tracker: Tracker, console: Console, folders: Sequence[Path] = (RUNS, REPORTS), *, make: bool = True
-) -> str:
+) -> Refusal | None:
     """Make the store of `tracker` complete.
 
     Args:
@@ -23,7 +24,7 @@ def prepare_store(
         make: whether a store is made where there is none.
 
     Returns:
-        Why the store is away; empty if it is ready.
+        Why the store is away; None if it is ready.
     """
 
     def tell(line: str) -> None:
@@ -32,5 +33,5 @@ def prepare_store(
     try:
         tracker.prepare(tell, folders, make=make)
     except TrackingError as error:
-        return str(error)
-    return ""
+        return Refusal(str(error))
+    return None

@@ -15,7 +15,7 @@ from gnnexp.components.signature import unknown
 from gnnexp.config.compose import expand_values
 from gnnexp.config.folders import check_yaml, product_sweeps
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.files.regular import what_is
+from gnnexp.files.regular import why_unreadable
 from gnnexp.reports.layout import read_layout
 
 _MAX_CASES = 10_000
@@ -150,7 +150,7 @@ def name_of(word: str, command: str) -> str:
     """
     if not is_sweep_file(word) or word in product_sweeps():
         return word
-    if why := what_is(Path(word)):
+    if why := why_unreadable(Path(word)):
         raise ConfigError(Problem(command, word, f"must be a file of a sweep: {why}", "correct the path"))
     names = {file.resolve(): own for own, file in product_sweeps().items()}
     return names.get(Path(word).resolve(), Path(word).stem)

@@ -11,7 +11,7 @@ from typing import Any
 from gnnexp.cli.running.prepare import inputs_of
 from gnnexp.cli.sweeping.case import CaseState, QueuedCase
 from gnnexp.components.locate import missing_module, target_of
-from gnnexp.errors import ConfigError, DataError
+from gnnexp.errors import ConfigError, DataError, Refusal
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.resolved import Resolved
 from gnnexp.experiment.run_key import run_key
@@ -113,16 +113,18 @@ def state_of(case: QueuedCase, runs: Sequence[ExistingRun], looking: ReuseRules)
         did = "finished" if runs[-1].finished else "begun"
         where = f"imported from {runs[-1].imported}, " if runs[-1].imported else ""
         return replace(state, reason=f"{where}{did} on {runs[-1].machine} ({runs[-1].path}): --accept-foreign takes it")
-    return replace(state, reason=refused[-1][1]) if refused else state
+    return replace(state, reason=refused[-1][1].reason) if refused else state
 
 
-def _of_other_code(run: ExistingRun, looking: ReuseRules) -> str:
-    """Why the code of gnnexp that made a run keeps it from being taken; empty if it does not."""
+def _of_other_code(run: ExistingRun, looking: ReuseRules) -> Refusal | None:
+    """Why the code of gnnexp that made a run keeps it from being taken."""
     if run.release and not looking.changed_code:
-        return f"finished with {run.release} ({run.path}): --changed-code takes it"
+        return Refusal(f"finished with {run.release} ({run.path}): --changed-code takes it")
     if looking.same_code and (run.release or run.made_by):
-        return f"made by other code of gnnexp, {run.made_by or run.release} ({run.path}): without --same-code it counts"
-    return ""
+        return Refusal(
+            f"made by other code of gnnexp, {run.made_by or run.release} ({run.path}): without --same-code it counts"
+        )
+    return None
 
 
 def planned(cases: Sequence[QueuedCase], looking: ReuseRules) -> list[QueuedCase]:

@@ -16,7 +16,7 @@ from gnnexp.datasets.formats.dgl.partition_files import config_in
 from gnnexp.datasets.formats.dgl.reader import is_graph_file, read_graph
 from gnnexp.datasets.formats.foreign import ForeignGraph
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.files.regular import is_file, what_is
+from gnnexp.files.regular import is_file, why_unreadable
 
 if TYPE_CHECKING:
     import dgl
@@ -117,7 +117,7 @@ class DglGraph(DglDataset):
             raise DataError(
                 Problem(
                     str(place),
-                    what_is(place) or "begins with other bytes",
+                    str(why_unreadable(place) or "begins with other bytes"),
                     "must be a file of dgl.save_graphs",
                     "correct dataset.path",
                 )

@@ -14,7 +14,7 @@ from typing import Any
 from gnnexp.datasets.reading.content import json_that_has
 from gnnexp.datasets.tables.files import Format, TableFiles
 from gnnexp.errors import DataError, Findings, Problem
-from gnnexp.files.regular import is_file, what_is
+from gnnexp.files.regular import is_file, why_unreadable
 
 FORMAT_FIX = "see https://graphstorm.readthedocs.io/en/latest/cli/graph-construction/single-machine-gconstruct.html"
 _FORMATS: Mapping[str, Format | None] = {"csv": "text", "parquet": "parquet", "json": "json", "hdf5": None}
@@ -124,10 +124,13 @@ def read_config(place: Path) -> Gconstruct:
     """
     path = config_in(place)
     if path is None:
-        said = what_is(place) if not place.is_dir() else "no JSON file with nodes and edges, or several"
+        reason = None if place.is_dir() else why_unreadable(place) or "lacks nodes or edges"
         raise DataError(
             Problem(
-                str(place), said or "lacks nodes or edges", "must be a JSON file of GraphStorm's gconstruct", FORMAT_FIX
+                str(place),
+                str(reason or "no JSON file with nodes and edges, or several"),
+                "must be a JSON file of GraphStorm's gconstruct",
+                FORMAT_FIX,
             )
         )
     content: Any = _json(path)

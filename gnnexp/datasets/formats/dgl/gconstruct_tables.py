@@ -17,7 +17,7 @@ from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.datasets.tables.scan import TextForm, quoted
 from gnnexp.datasets.tables.written import integer_or_text, note_of, numeric, text_of, with_points
 from gnnexp.errors import DataError, Findings, Problem
-from gnnexp.files.regular import what_is
+from gnnexp.files.regular import why_unreadable
 
 _RESERVED, _ROW = ("id", "label", "split"), '"gnnexp row"'
 _REAL = ("FLOAT", "DOUBLE")
@@ -282,8 +282,8 @@ def _ids(path: Path, column: str | None) -> list[str]:
     import pyarrow as pa
     from pyarrow import parquet
 
-    if said := what_is(path):
-        raise DataError(Problem(str(path), said, "this file of ids is needed", FORMAT_FIX))
+    if why := why_unreadable(path):
+        raise DataError(Problem(str(path), why.reason, "this file of ids is needed", FORMAT_FIX))
     check_memory(8 * path.stat().st_size, str(path))
     try:
         if path.suffix == ".parquet":

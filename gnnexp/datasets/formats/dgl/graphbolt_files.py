@@ -17,7 +17,7 @@ from gnnexp.datasets.reading.npz import open_npy
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.foreign_yaml import ALLOWED, MAX_BYTES, excess_of, parse_yaml
 from gnnexp.files.inside import place_inside
-from gnnexp.files.regular import is_file, what_is
+from gnnexp.files.regular import is_file, why_unreadable
 
 FORMAT_FIX = "see https://www.dgl.ai/dgl_docs/stochastic_training/ondisk-dataset-specification.html"
 _NAME = "metadata.yaml"
@@ -196,7 +196,7 @@ def read_metadata(place: Path) -> Metadata:
         raise DataError(
             Problem(
                 str(place),
-                what_is(place) if not place.is_dir() else "no metadata.yaml with a graph",
+                "no metadata.yaml with a graph" if place.is_dir() else str(why_unreadable(place) or ""),
                 "must be a folder of GraphBolt's OnDiskDataset",
                 FORMAT_FIX,
             )
@@ -282,8 +282,8 @@ def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray]:
     import pyarrow as pa
     from pyarrow import csv
 
-    if said := what_is(path):
-        raise DataError(Problem(str(path), said, "this file is needed", FORMAT_FIX))
+    if why := why_unreadable(path):
+        raise DataError(Problem(str(path), why.reason, "this file is needed", FORMAT_FIX))
     check_memory(path.stat().st_size, str(path))
     if not path.stat().st_size:
         return np.empty(0, np.int64), np.empty(0, np.int64)

@@ -15,7 +15,7 @@ import numpy as np
 from gnnexp.datasets.reading.content import json_that_has
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.inside import place_inside
-from gnnexp.files.regular import is_file, what_is
+from gnnexp.files.regular import is_file, why_unreadable
 
 _KEYS = {"num_parts", "node_map", "edge_map", "part-0"}
 _WORDS = [f'"{key}"'.encode() for key in sorted(_KEYS)]
@@ -115,11 +115,11 @@ def read_config(place: Path) -> PartConfig:
     """
     path = config_in(place)
     if path is None:
-        said = "no JSON file with num_parts and node_map, or several" if place.is_dir() else what_is(place)
+        reason = None if place.is_dir() else why_unreadable(place) or "lacks num_parts, node_map, edge_map or part-0"
         raise DataError(
             Problem(
                 str(place),
-                said or "lacks num_parts, node_map, edge_map or part-0",
+                str(reason or "no JSON file with num_parts and node_map, or several"),
                 "must be a folder of dgl.distributed.partition_graph",
                 "set dataset.path to its JSON file",
             )
@@ -139,7 +139,7 @@ def read_config(place: Path) -> PartConfig:
     DataError.raise_all([*config.nodes.check(f"{path}: node_map"), *config.edges.check(f"{path}: edge_map")])
     DataError.raise_all(
         [
-            Problem(str(file), what_is(file), "this file of a part is needed", FIX)
+            Problem(str(file), str(why_unreadable(file) or ""), "this file of a part is needed", FIX)
             for part in config.parts
             for file in part[:3]
             if not is_file(file)
