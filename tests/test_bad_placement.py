@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gnnexp.cli.main import run_command
-from gnnexp.cli.running.prepare import checked
+from gnnexp.cli.running.prepare import checked_config
 from gnnexp.errors import ConfigError
 
 QUIET = ["tracker=none", "hardware.device=cpu"]
@@ -149,7 +149,7 @@ BAD: dict[str, tuple[list[str], str, str]] = {
 def test_a_bad_placement_is_one_problem_with_its_fix(name: str) -> None:
     typed, key, fix = BAD[name]
     with pytest.raises(ConfigError) as caught:
-        checked([*QUIET, *typed], None)
+        checked_config([*QUIET, *typed], None)
     assert [problem.key for problem in caught.value.problems] == [key], caught.value
     (problem,) = caught.value.problems
     assert fix in problem.fix
@@ -192,7 +192,7 @@ GOOD: dict[str, list[str]] = {
 @pytest.mark.parametrize("name", GOOD)
 def test_their_neighbours_are_right(name: str) -> None:
     """What the fixes say, and what is next to a mistake, is accepted: the refusals are no wider than they should be."""
-    checked([*QUIET, *GOOD[name]], None)
+    checked_config([*QUIET, *GOOD[name]], None)
 
 
 TOGETHER = [
@@ -278,6 +278,6 @@ TOGETHER = [
 @pytest.mark.parametrize(("typed", "keys"), TOGETHER)
 def test_several_are_reported_at_once(typed: list[str], keys: set[str]) -> None:
     with pytest.raises(ConfigError) as caught:
-        checked([*QUIET, *typed], None)
+        checked_config([*QUIET, *typed], None)
     assert sorted(problem.key for problem in caught.value.problems) == sorted(keys)
     assert all(problem.fix for problem in caught.value.problems)

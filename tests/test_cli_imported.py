@@ -14,9 +14,9 @@ import pytest
 from run_folder import write_epochs, write_job, write_result
 
 from gnnexp.cli.main import run_command
-from gnnexp.cli.page import tracker_node, tracker_of
-from gnnexp.record.archive import pack
-from gnnexp.record.importing import unpack
+from gnnexp.cli.page import latest_tracker, tracker_node
+from gnnexp.record.archive import pack_records
+from gnnexp.record.importing import unpack_records
 from gnnexp.record.runs import find_runs
 from gnnexp.trackers.none import NoTracker
 
@@ -80,8 +80,8 @@ def test_no_sweep_goes_on_with_an_imported_run(
     (run,) = (here.parent / "there" / "runs" / "seeds").iterdir()
     result = json.loads((run / "result.json").read_text())
     (run / "result.json").write_text(json.dumps({**result, "status": "failed", "reason": "killed"}))
-    pack(["seeds"], here.parent / "gift.parquet", here.parent / "there")
-    unpack(here.parent / "gift.parquet")
+    pack_records(["seeds"], here.parent / "gift.parquet", here.parent / "there")
+    unpack_records(here.parent / "gift.parquet")
     assert run_command(["sweep", "seeds.yaml", "--dry-run", *accept]) == 0
     assert "0 to be continued" in capsys.readouterr().out
     assert not (here / "runs" / "seeds" / run.name / "lock").exists()
@@ -111,7 +111,7 @@ def test_the_tracker_of_an_imported_record_is_never_built(
     assert tracker_node(run.config, run.provenance, own) == own
     monkeypatch.setattr("gnnexp.cli.page.default_of", lambda _: own)
     monkeypatch.setattr("gnnexp.cli.commands.report.default_of", lambda _: own)
-    assert tracker_of([run]) is None
+    assert latest_tracker([run]) is None
     built: list[str] = []
     monkeypatch.setattr("gnnexp.trackers.mlflow.MlflowTracker.__init__", lambda *_, **__: built.append("mlflow"))
     assert run_command(["report", "--sync"]) == 0
@@ -174,7 +174,7 @@ def test_no_path_of_an_imported_record_is_opened(
             {"name": f"{canary}/sweep", "cases": [{"label": "a", "run_dir": str(run_dir), "status": "finished"}]}
         )
     )
-    pack(["gift"], tmp_path / "gift.parquet")
+    pack_records(["gift"], tmp_path / "gift.parquet")
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setattr("gnnexp.cli.page.follow", None)

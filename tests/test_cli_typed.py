@@ -22,7 +22,7 @@ from gnnexp.cli.listing.runs import SHOWN, list_runs, named_run, newest
 from gnnexp.cli.main import make_parser, run_command
 from gnnexp.config.compose import compose
 from gnnexp.config.folders import find_folders, product_folder, product_sweeps
-from gnnexp.config.hints import published
+from gnnexp.config.hints import published_names
 from gnnexp.errors import ConfigError
 from gnnexp.record.archive import IMPORTED
 
@@ -95,7 +95,7 @@ def test_every_row_is_answered(row: tuple[str, str], said: Said, workplace: Path
 def test_every_hint_composes() -> None:
     folders = find_folders(None)
     for group in folders.groups():
-        for name, lines in published(group, folders).items():
+        for name, lines in published_names(group, folders).items():
             assert compose(lines).config[group], name
 
 

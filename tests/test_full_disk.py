@@ -23,7 +23,7 @@ from gnnexp.errors import DataError, Problem
 from gnnexp.launchers.status import Death, judge
 from gnnexp.record import ending, heartbeat
 from gnnexp.record.attempts import note
-from gnnexp.record.failure import describe
+from gnnexp.record.failure import failure_of
 from gnnexp.record.heartbeat import Heartbeat
 
 __all__ = ["place"]
@@ -138,7 +138,7 @@ def test_a_file_where_a_sweep_keeps_its_states_is_named(place, capfd, jobs):
 
 # --- a rank ----------------------------------------------------------------------------------------------------------
 def test_a_rank_names_what_it_could_not_write():
-    failure = describe(full("/r/epochs.jsonl"))
+    failure = failure_of(full("/r/epochs.jsonl"))
     assert (failure.kind, failure.exit_code, failure.trace) == ("disk", 74, "")
     assert failure.reason.startswith("the disk is full: /r/epochs.jsonl") and "make room" in failure.reason
 
@@ -155,7 +155,7 @@ def test_a_full_disk_that_was_put_into_words_is_no_mistake_of_the_run(tmp_path):
     for number, kind in ((errno.ENOSPC, "disk"), (errno.ENOENT, "mistake")):
         with pytest.raises(DataError) as caught:
             prepare(number)
-        failure = describe(caught.value)
+        failure = failure_of(caught.value)
         assert (failure.kind, failure.exit_code) == (kind, 2)
         (tmp_path / "status").mkdir(exist_ok=True)
         words = {"rank": 0, "state": "failed", "time": 5.0, "reason": failure.reason, "kind": kind, "exit_code": 2}

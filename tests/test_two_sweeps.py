@@ -207,7 +207,8 @@ def test_a_case_is_submitted_once(place: Path, monkeypatch: pytest.MonkeyPatch) 
     (place / "one.yaml").write_text("fixed: [tracker=none, hardware=slurm_cpu, hardware.detach=true, seed=3]\n")
     monkeypatch.setattr(SlurmLauncher, "check_here", lambda *_: [])
     monkeypatch.setattr(
-        "gnnexp.cli.commands.resume.ask", lambda run_dir, *_: read_submission(run_dir) and Alive("7", "RUNNING")
+        "gnnexp.cli.commands.resume.job_state_of",
+        lambda run_dir, *_: read_submission(run_dir) and Alive("7", "RUNNING"),
     )
     case = case_of("one.yaml")
     submitted: list[Path] = []

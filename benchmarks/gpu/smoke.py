@@ -16,7 +16,7 @@ from benchmarks.gpu.stage import Stage, rate
 from gnnexp.kernels import warmup
 from gnnexp.launchers.rendezvous_port import rendezvous_port
 from gnnexp.planning.gpu_probes import d2h, h2d, launch_s
-from gnnexp.planning.probes import Bench, stream, timed
+from gnnexp.planning.probes import Bench, probe_stream, timed
 from gnnexp.testing.on_gpu import exchange
 from gnnexp.testing.ranks import RankPools
 
@@ -68,7 +68,7 @@ def _copies(stage: Stage, bench: Bench) -> Iterator[Row]:
     yield rate("h2d pageable", bench.rates(here.numel(), lambda: there.copy_(here)), _BYTES, ceiling.link)
     yield rate("d2h pageable", bench.rates(here.numel(), lambda: here.copy_(there)), _BYTES, ceiling.link)
     yield rate("d2d copy, read + write", _copied(bench), _BYTES, ceiling.memory, _MEMORY_SHARE)
-    yield rate("stream kernel, read + write", stream(bench), _BYTES, ceiling.memory, _MEMORY_SHARE)
+    yield rate("stream kernel, read + write", probe_stream(bench), _BYTES, ceiling.memory, _MEMORY_SHARE)
 
 
 def _copied(bench: Bench) -> list[float]:

@@ -7,7 +7,7 @@ from functools import partial
 
 from benchmarks.gpu.report import ERROR, Row
 from benchmarks.gpu.stage import Stage
-from gnnexp.testing.on_gpu import GpuCase, cases, run_case
+from gnnexp.testing.on_gpu import GpuCase, cases, train_on_gpu
 from gnnexp.testing.ranks import RankPools
 
 SIZES, STEPS = (1, 2, 4), 6
@@ -31,6 +31,6 @@ def run(stage: Stage) -> bool:
 
 def _row(pools: RankPools, case: GpuCase, steps: int) -> Row:
     start = time.perf_counter()
-    found = run_case(pools, case, steps)
+    found = train_on_gpu(pools, case, steps)
     words = "; ".join(found.problems) or f"{steps} steps in {time.perf_counter() - start:.1f} s"
     return Row(case.name, not found.problems, found.error, ERROR, words=words)

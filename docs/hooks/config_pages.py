@@ -12,7 +12,7 @@ from meanings import meanings, summary
 
 from gnnexp.components.locate import locate
 from gnnexp.components.schema import HardwareConfig, TrainConfig
-from gnnexp.components.signature import TARGET, Parameter, describe, parameters_of, parameters_of_dataclass
+from gnnexp.components.signature import TARGET, Parameter, describe_annotation, parameters_of, parameters_of_dataclass
 from gnnexp.config.folders import product_folder
 from gnnexp.experiment.optimization import PARTIAL
 
@@ -138,7 +138,7 @@ def _entry(
 
 
 def _row(key: Keys, default: str, known: Parameter | None, said: str, comment: str) -> str:
-    takes = "" if known is None else describe(known.hint)
+    takes = "" if known is None else describe_annotation(known.hint)
     # A described machine's figures say in their comments where they are from; elsewhere the class says more.
     about = [text for text in (said, comment if key[0] == "hardware" or not said else "") if text]
     return f"| `{'.'.join(key)}` | {default} | {_cell(takes)} | {_cell(' '.join(map(_sentence, about)))} |"

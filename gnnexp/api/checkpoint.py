@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import nn
 
-from gnnexp.api.record import best_of
+from gnnexp.api.record import best_model_of
 from gnnexp.components.eager import eager
 from gnnexp.errors import DataError, Problem
 from gnnexp.experiment.experiment import Experiment
@@ -46,7 +46,7 @@ def find_checkpoint(run_dir: Path, which: Which) -> Checkpoint:
             )
             raise DataError(problems or none)
         return latest
-    best = best_of(run_dir)
+    best = best_model_of(run_dir)
     if best is None:
         raise DataError(Problem(str(run_dir), "best", "no epoch was evaluated, so none is the best", _LAST))
     if best.checkpoint is None:

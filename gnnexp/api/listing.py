@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnnexp.api.frames import check_package, make_frame
-from gnnexp.api.record import figures_of
+from gnnexp.api.record import main_figures_of
 from gnnexp.components.signature import nearest
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.record.runs import MACHINE, RUNS, RecordedRun, find_runs
@@ -80,7 +80,7 @@ def _row(run: RecordedRun) -> Row:
         "ranks": int(hardware.get("nodes", 1)) * int(hardware.get("workers", 1)),
         "seed": run.config.get("seed"),
         "metric": run.best("test")[0].partition("/")[0] or None,
-        **figures_of(run),
+        **main_figures_of(run),
         "status": run.status,
         "reason": run.reason or None,
         MACHINE: run.machine,

@@ -80,12 +80,12 @@ class Run:
     @property
     def best(self) -> BestModel | None:
         """The model of the best validation epoch so far; None if the run was not evaluated."""
-        return best_of(self.run_dir)
+        return best_model_of(self.run_dir)
 
     @property
     def metrics(self) -> dict[str, float]:
         """The main figures, with the names and units of `gnnexp.runs`. Empty before the run has ended."""
-        return figures_of(records.read_run(self.run_dir)) if self._has_result else {}
+        return main_figures_of(records.read_run(self.run_dir)) if self._has_result else {}
 
     @property
     def epochs(self) -> DataFrame:
@@ -99,7 +99,7 @@ class Run:
         return os.path.lexists(self.run_dir / RESULT_FILE)
 
 
-def figures_of(run: records.RecordedRun) -> dict[str, float]:
+def main_figures_of(run: records.RecordedRun) -> dict[str, float]:
     """The main figures of a run that has ended; only those that were recorded.
 
     `val` and `test` are the task's metric (0 to 1; `mse`, `mae` and `r2` as they are) at the epoch `best_epoch`.
@@ -114,7 +114,7 @@ def figures_of(run: records.RecordedRun) -> dict[str, float]:
     return {"epochs": len(run.epochs), **best, **({} if math.isnan(value) else {"val": value}), **shown}
 
 
-def best_of(run_dir: Path) -> BestModel | None:
+def best_model_of(run_dir: Path) -> BestModel | None:
     """The model of the best validation epoch; None if no epoch was evaluated.
 
     A finished run names it in `result.json`. For any other run, `checkpoints/best` is a link to its checkpoint, or a

@@ -15,7 +15,7 @@ from gnnexp.cli.console import make_console
 from gnnexp.cli.kernels import place_kernels
 from gnnexp.cli.main import check_here
 from gnnexp.cli.running.execute import execute
-from gnnexp.cli.running.prepare import checked
+from gnnexp.cli.running.prepare import checked_config
 from gnnexp.components.packages import check_commands
 from gnnexp.errors import ConfigError, Problem, RunError
 from gnnexp.files.disk import in_words
@@ -62,7 +62,7 @@ def run(
     place_kernels(tell=progress)
     import_from_here()
     with in_words(), ExitStack() as stack:
-        composed = checked(overrides, None if config_dir is None else str(config_dir))
+        composed = checked_config(overrides, None if config_dir is None else str(config_dir))
         outcome = execute(composed, make_console(quiet=not progress), stack.enter_context(Launchers()))
     raise_failure(composed.run_dir, outcome)
     return Run(composed.run_dir)

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import gnnexp
-from gnnexp.cli.output import Answer, answered, open_standard_streams, patient_output
+from gnnexp.cli.output import Answer, exit_code_of, open_standard_streams, patient_output
 from gnnexp.config.folders import PRIMARY
 from gnnexp.errors import ConfigError, GnnexpError, Problem, ProblemsError
 from gnnexp.files.disk import in_words
@@ -63,10 +63,10 @@ def run_command(arguments: Sequence[str]) -> int:
         return 2
     strange = [word for word in rest if word.startswith("-") or not hasattr(options, "overrides")]
     if strange:
-        return guarded(lambda: _refuse(strange, arguments, options))
+        return run_guarded(lambda: _refuse(strange, arguments, options))
     if rest:  # overrides that came after an option
         options.overrides = [*options.overrides, *rest]
-    return guarded(lambda: answered(options))
+    return run_guarded(lambda: exit_code_of(options))
 
 
 def _refuse(strange: Sequence[str], typed: Sequence[str], options: argparse.Namespace) -> NoReturn:
@@ -91,7 +91,7 @@ def _with_values(arguments: Sequence[str]) -> list[str]:
     return words
 
 
-def guarded(command: Callable[[], int]) -> int:
+def run_guarded(command: Callable[[], int]) -> int:
     """Run `command`, print its errors in readable form, and return the exit code."""
     try:
         import_from_here()  # so that `_target_` can name a user's package in the current folder

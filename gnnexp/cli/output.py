@@ -28,7 +28,7 @@ class Answer:
     exit_code: int = 0
 
 
-def answered(options: argparse.Namespace) -> int:
+def exit_code_of(options: argparse.Namespace) -> int:
     """Call the command, and return its exit code.
 
     With `--json`, tables and messages go to standard error. Standard output then gets one JSON document, or nothing if

@@ -35,7 +35,7 @@ def tracker_node(
     return own
 
 
-def tracker_of(runs: Sequence[RecordedRun]) -> tuple[Mapping[str, Any], Tracker] | None:
+def latest_tracker(runs: Sequence[RecordedRun]) -> tuple[Mapping[str, Any], Tracker] | None:
     """The tracker of the latest run whose tracker delivers anywhere. Imported runs use the tracker of this folder."""
     default: Mapping[str, Any] = {}
     for run in reversed(runs):
@@ -103,7 +103,7 @@ def publish(
     write_html(page, file)
     if choice.sweep and out is None:
         saved = [path for name, table in tables.items() for path in save_table(table, folder, name, ("md", "csv"))]
-        deliver(choice, page, list(dict.fromkeys([*files, *saved, file])), console)
+        _deliver(choice, page, list(dict.fromkeys([*files, *saved, file])), console)
     return file
 
 
@@ -138,9 +138,9 @@ def _lines(state: Mapping[str, Any], runs: Sequence[RecordedRun]) -> list[RunLin
     ] or [run_line(run) for run in runs]
 
 
-def deliver(choice: ReportSubject, page: Page, files: Sequence[Path], console: Console) -> None:
+def _deliver(choice: ReportSubject, page: Page, files: Sequence[Path], console: Console) -> None:
     """Give the report to the tracker of its runs, once, in a process of its own that gets `timeout_s` at most."""
-    chosen, folder = tracker_of(choice.runs), REPORTS / choice.name
+    chosen, folder = latest_tracker(choice.runs), REPORTS / choice.name
     if chosen is None:
         return
     node, tracker = chosen

@@ -9,7 +9,7 @@ from typing import NoReturn
 from gnnexp.components.signature import nearest
 from gnnexp.config.compose import draft
 from gnnexp.config.folders import find_folders
-from gnnexp.config.hints import elsewhere, lines_of
+from gnnexp.config.hints import keys_elsewhere, lines_of_key
 from gnnexp.config.overrides import further_keys
 from gnnexp.errors import ConfigError, Problem
 
@@ -43,7 +43,7 @@ def _problem(word: str, typed: Sequence[str], options: argparse.Namespace) -> Pr
             name,
             value or None,
             f"{command} has no such option; keys of the configuration are written key=value",
-            f"write {' or '.join(lines_of(keys, value or '…'))}",
+            f"write {' or '.join(lines_of_key(keys, value or '…'))}",
         )
     return Problem(
         name,
@@ -68,5 +68,5 @@ def _keys(name: str, options: argparse.Namespace) -> list[str]:
     if drafted.composed is None:
         return []
     *group, last = name.split(".")
-    keys = elsewhere(last, drafted.composed.config, further_keys)
+    keys = keys_elsewhere(last, drafted.composed.config, further_keys)
     return [key for key in keys if key.split(".")[:-1] == group] if group else keys

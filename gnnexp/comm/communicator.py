@@ -25,7 +25,7 @@ from torch._C._distributed_c10d import Store
 from torch.distributed.distributed_c10d import _get_default_group
 
 from gnnexp.comm.environment import Environment
-from gnnexp.comm.meeting import answered, prove, store_of
+from gnnexp.comm.meeting import answers_in_time, prove, store_of
 from gnnexp.comm.mesh import Mesh
 from gnnexp.comm.wire import WireError, pack, unpack
 from gnnexp.files.private import secret_of
@@ -73,7 +73,7 @@ def connect(environment: Environment, device: torch.device, timeout_s: float, ru
     if dist.is_initialized():  # the caller keeps its own group (a pool of test ranks, a notebook)
         return Meeting(_carrier(device))
     timeout = timedelta(seconds=timeout_s)
-    with answered(timeout_s):
+    with answers_in_time(timeout_s):
         store = store_of(environment, timeout, run_dir)
         backend = "gloo"
         if _own_gpus(environment, device, store):
@@ -177,7 +177,7 @@ class Communicator:
         return self._among(self._groups, torch.device("cpu") if device is None else device)
 
     def _among(self, groups: Sequence[Sequence[int]], device: torch.device) -> Communicator:
-        with self._timer.activity.exchange(), answered(self._timeout_s):  # waits for the addresses of the others
+        with self._timer.activity.exchange(), answers_in_time(self._timeout_s):  # waits for the addresses of the others
             group = self._new_group(groups, "gloo" if device.type == "cpu" else None)
         made_for = Communicator(
             self._environment,

@@ -41,7 +41,7 @@ class LostStoreError(RunError):
 
 
 @contextmanager
-def answered(timeout_s: float) -> Iterator[None]:
+def answers_in_time(timeout_s: float) -> Iterator[None]:
     """Inside of this context, torch's timeouts become a `NoAnswerError` with the time that this rank has waited.
 
     Raises:

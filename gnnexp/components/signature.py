@@ -170,7 +170,7 @@ def check_keys(path: str, node: Mapping[str, Any], allowed: Mapping[str, Paramet
             problems.append(wrong_type(f"{path}.{key}", value, allowed[key].hint))
     for name, parameter in allowed.items():
         if parameter.required and name not in node:
-            expected = describe(parameter.hint)
+            expected = describe_annotation(parameter.hint)
             problems.append(Problem(f"{path}.{name}", None, f"required: {expected}", f"add {path}.{name}=…"))
     return problems
 
@@ -179,8 +179,8 @@ def wrong_type(key: str, value: object, hint: object) -> Problem:
     """The problem of a value that does not fit its annotation."""
     choices = [str(choice) for choice in _literals(hint)]
     close = nearest(str(value), choices) if choices else None
-    fix = f"did you mean {key}={close}?" if close else f"give {describe(hint)}"
-    return Problem(key, value, f"must be {describe(hint)}", fix)
+    fix = f"did you mean {key}={close}?" if close else f"give {describe_annotation(hint)}"
+    return Problem(key, value, f"must be {describe_annotation(hint)}", fix)
 
 
 _SCALARS: dict[object, Callable[[object], bool]] = {
@@ -243,7 +243,7 @@ _NAMES: dict[object, str] = {
 }
 
 
-def describe(hint: object) -> str:
+def describe_annotation(hint: object) -> str:
     """An annotation in plain words: `an integer or null`."""
     if hint in _NAMES:
         return _NAMES[hint]
@@ -251,9 +251,9 @@ def describe(hint: object) -> str:
     if origin is Literal:
         return " or ".join(str(option) for option in args)
     if origin in (Union, types.UnionType):
-        return " or ".join(describe(option) for option in args)
+        return " or ".join(describe_annotation(option) for option in args)
     if origin in (list, tuple, AbstractSequence):
-        inner = [describe(option) for option in args if option is not Ellipsis]
+        inner = [describe_annotation(option) for option in args if option is not Ellipsis]
         return f"a list of ({', '.join(inner)})" if inner else "a list"
     return _describe_mapping(hint, origin)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gnnexp.config.composition import Composition, composition, missing
 from gnnexp.config.folders import PRIMARY, ConfigFolders, FolderListing, find_folders, own_folders
-from gnnexp.config.overrides import FIXED, admit, check_choice, is_group, line_of, parse
+from gnnexp.config.overrides import FIXED, admit, check_choice, hydra_line, is_group, parse
 from gnnexp.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def draft(overrides: Sequence[str], config_dir: str | None = None, config_name: 
     lost = bool(problems)  # what looks unknown may be in the user's files
     parsed, syntax = parse(overrides)
     listing = folders.listing()
-    choices = {line_of(override): override for override in parsed if is_group(override, listing.groups)}
+    choices = {hydra_line(override): override for override in parsed if is_group(override, listing.groups)}
     try:
         listed = _chosen(folders, (), listing).contents.choices
         wrong = {
@@ -123,7 +123,7 @@ def draft(overrides: Sequence[str], config_dir: str | None = None, config_name: 
         [*unread, *(meant[line] for line in choices if line not in good)],
         [meant[line] for line in good],
     )
-    values = [override for override in parsed if line_of(override) not in choices]
+    values = [override for override in parsed if hydra_line(override) not in choices]
     lines, unknown = _admitted(
         values, base.contents.config, folders, unsure, lambda line: _composes(folders, good, line, base.contents.config)
     )

@@ -9,7 +9,7 @@ from copy import deepcopy
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from gnnexp.config.folders import ConfigFolders, FolderListing, files_of, parses
+from gnnexp.config.folders import ConfigFolders, FolderListing, parses, yaml_files
 from gnnexp.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def in_problems(key: str, lines: Sequence[str], folders: ConfigFolders) -> Itera
     try:
         yield
     except (YAMLError, UnicodeDecodeError) as error:
-        files = [str(file) for folder in folders.theirs for file in files_of(folder) if not parses(file)]
+        files = [str(file) for folder in folders.theirs for file in yaml_files(folder) if not parses(file)]
         reason = f"{', '.join(files) or 'a file'}: not YAML: {' '.join(str(error).split())}"
         raise ConfigError(Problem(key, " ".join(lines), reason, "correct the file")) from None
     except (HydraException, OmegaConfBaseException, ValueError, RecursionError) as error:

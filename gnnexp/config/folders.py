@@ -77,13 +77,13 @@ class ConfigFolders:
 
     def listing(self) -> FolderListing:
         """What is there now."""
-        own = ((str(file), _written(file)) for file in files_of(self.folders[-1]))
-        theirs = ((str(file), _read(file)) for folder in self.theirs for file in files_of(folder))
+        own = ((str(file), _written(file)) for file in yaml_files(self.folders[-1]))
+        theirs = ((str(file), _read(file)) for folder in self.theirs for file in yaml_files(folder))
         return FolderListing(frozenset(self.groups()), hash(frozenset((*own, *theirs))))
 
     def groups(self) -> set[str]:
         """Names of all config groups, except Hydra's own; a group inside of another one is `outer/inner`."""
-        files = (file.relative_to(folder) for folder in self.folders for file in files_of(folder))
+        files = (file.relative_to(folder) for folder in self.folders for file in yaml_files(folder))
         return {str(above) for file in files for above in file.parents[:-1] if above.parts[0] != "hydra"}
 
     def choices(self, group: str) -> set[str]:
@@ -91,11 +91,11 @@ class ConfigFolders:
         return {
             str(file.relative_to(folder / group).with_suffix(""))
             for folder in self.folders
-            for file in files_of(folder / group)
+            for file in yaml_files(folder / group)
         }
 
 
-def files_of(folder: Path) -> list[Path]:
+def yaml_files(folder: Path) -> list[Path]:
     """The YAML files in a folder of configurations."""
     return [file for depth in range(_MOST_LEVELS) for file in folder.glob(f"{'*/' * depth}*.yaml")]
 
@@ -119,7 +119,7 @@ def find_folders(config_dir: str | None, primary: str = PRIMARY) -> ConfigFolder
     if is_folder(here) and _held(here, own):
         theirs.append(here.resolve())
     theirs = [folder for folder in dict.fromkeys(theirs) if folder not in own.folders]
-    files = [file for folder in theirs for file in sorted(files_of(folder))]
+    files = [file for folder in theirs for file in sorted(yaml_files(folder))]
     problems = [problem for file in files if (problem := check_yaml(file))]
     folders = ConfigFolders((*theirs, *own.folders), primary)
     names = {file.stem for folder in folders.folders for file in folder.glob("*.yaml")}

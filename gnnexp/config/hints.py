@@ -29,7 +29,7 @@ def unknown_choice(group: str, value: object, choices: Iterable[str], folders: C
     """The problem of a group's unknown choice. Published names and other groups' choices are searched, too."""
     word, names = str(value), list(choices)
     problem = unknown(group, value, word, names, f"{group}=")
-    if nearest(word, names, SLIP) and word.lower() not in (name.lower() for name in published(group, folders)):
+    if nearest(word, names, SLIP) and word.lower() not in (name.lower() for name in published_names(group, folders)):
         return problem
     lines = _meant(group, word, folders)
     return replace(problem, fix=f"did you mean {' '.join(lines)}?") if lines else problem
@@ -39,7 +39,7 @@ def _meant(group: str, word: str, folders: ConfigFolders) -> tuple[str, ...]:
     """The overrides that `word` stands for; empty if it is like nothing."""
     if lines := meant(f"{group}={word}"):
         return lines
-    names = published(group, folders)
+    names = published_names(group, folders)
     by_lower = {name.lower(): lines for name, lines in names.items()}
     if word.lower() in by_lower:
         return by_lower[word.lower()]
@@ -58,7 +58,7 @@ def _choosing(group: str, choice: str) -> str:
     return f"{'+' * (group == 'experiment')}{group}={choice}"
 
 
-def published(group: str, folders: ConfigFolders) -> dict[str, tuple[str, ...]]:
+def published_names(group: str, folders: ConfigFolders) -> dict[str, tuple[str, ...]]:
     """Names that choices of a group know, each with its overrides: `cora` is `dataset=planetoid dataset.name=cora`.
 
     A choice knows the name in its file, and the values that the annotations of its `name` and `shape` list.
@@ -138,7 +138,9 @@ def _takes(made: Callable[..., Any], name: str) -> bool:
 
 
 # --- keys ------------------------------------------------------------------------------------------------------------
-def elsewhere(word: str, base: Mapping[str, Any], more: Callable[[Sequence[str], object], Iterable[str]]) -> list[str]:
+def keys_elsewhere(
+    word: str, base: Mapping[str, Any], more: Callable[[Sequence[str], object], Iterable[str]]
+) -> list[str]:
     """Keys of the chosen groups whose last part is `word`, else is like it.
 
     Args:
@@ -164,7 +166,7 @@ def _leaves(
             yield (*path, name)
 
 
-def lines_of(keys: Sequence[str], value: str) -> list[str]:
+def lines_of_key(keys: Sequence[str], value: str) -> list[str]:
     """The keys with the typed value, such as `train.epochs=3`."""
     return [f"{key}={value}" if value else key for key in keys[:_MOST]]
 

@@ -12,7 +12,7 @@ from gnnexp.components.schema import HardwareConfig, TrainConfig
 from gnnexp.components.signature import nearest, one_of, parameters_of_dataclass, unknown
 from gnnexp.config.composition import parsed_by_hydra
 from gnnexp.config.folders import ConfigFolders, find_folders
-from gnnexp.config.hints import SLIP, elsewhere, lines_of, no_override, unknown_choice
+from gnnexp.config.hints import SLIP, keys_elsewhere, lines_of_key, no_override, unknown_choice
 from gnnexp.config.meant import meant
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import keys_of
@@ -52,7 +52,7 @@ def is_group(override: Override, groups: Collection[str]) -> bool:
     return override.key_or_group in groups and not isinstance(override.value(), dict)
 
 
-def line_of(override: Override) -> str:
+def hydra_line(override: Override) -> str:
     """The override as Hydra takes it: Hydra has no null choice, and leaves a group out by `~group`."""
     null = override.value() is None and override.key_or_group in NULLABLE and not override.is_delete()
     return f"~{override.key_or_group}" if null else str(override.input_line)
@@ -210,11 +210,11 @@ def _nearest_key(
     composes: Callable[[str], bool],
 ) -> str:
     """The fix that names keys of other groups; empty if there are none, or `word` is a slip for a key in its place."""
-    keys = elsewhere(word, base, further_keys)
+    keys = keys_elsewhere(word, base, further_keys)
     exact = [key for key in keys if key.rpartition(".")[2] == word]
     if not keys or (nearest(word, allowed, SLIP) and not exact):
         return ""
-    return _proposal([line for line in lines_of(exact or keys, value) if composes(line)])
+    return _proposal([line for line in lines_of_key(exact or keys, value) if composes(line)])
 
 
 def _proposal(lines: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from gnnexp.datasets.base import Dataset, believable, check_memory, checked, data_folder, no_edges
-from gnnexp.datasets.reading.edge_files import TEXT, PairType, TextFormat, files_of, note_types, open_edges
+from gnnexp.datasets.reading.edge_files import TEXT, PairType, TextFormat, edge_files_of, note_types, open_edges
 from gnnexp.datasets.reading.features import Sparse, as_labels, count_classes, empty_classes, typed_rows
 from gnnexp.datasets.reading.npz import open_npy
 from gnnexp.datasets.reading.tables import NumberTable
@@ -168,7 +168,7 @@ class EdgeList(Dataset):
             ]
         findings.raise_all()
         assert edges is not None
-        return [*files_of(edges), *others]
+        return [*edge_files_of(edges), *others]
 
     @property
     def at_hand(self) -> bool:

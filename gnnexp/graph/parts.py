@@ -24,7 +24,7 @@ from gnnexp.graph.sparse import SparseRows
 from gnnexp.graph.storage.arrays import META, fix, read_folder
 from gnnexp.graph.storage.format import GraphWriter, open_graph
 from gnnexp.graph.storage.layout import SPLITS
-from gnnexp.graph.storage.writer import ArrayWriter, write_json
+from gnnexp.graph.storage.writer import ArrayWriter, write_json_to_disk
 from gnnexp.graph.stream import EdgeChunk, EdgeStream
 from gnnexp.kernels.graph.scatter import count_held, sort_by_part
 
@@ -99,7 +99,7 @@ def write_parts(graph: Graph, stream: EdgeStream, partition: Partition, folder: 
                 graph, owners == part, pairs, data.get("types"), data.get("weights"), places, _part_folder(folder, part)
             )
         )
-    write_json(
+    write_json_to_disk(
         folder / META,
         {"kind": "parts", "schema": SCHEMA, "arrays": {}, "parts": sizes, "full_neighbors": full_neighbors},
     )

@@ -25,15 +25,15 @@ from gnnexp.files.disk import subfolder
 from gnnexp.files.private import make_private
 from gnnexp.launchers.base import Launcher, Outcome
 from gnnexp.launchers.queue.answers import Alive, EndedJob, UnknownJob
-from gnnexp.launchers.queue.commands import plain, run
+from gnnexp.launchers.queue.commands import plain_line, run_in_time
 from gnnexp.launchers.queue.controller import PERIOD_S, Controller, NoAnswer
-from gnnexp.launchers.queue.evidence import answer_of, own_end
-from gnnexp.launchers.queue.job_script import parameters_of, preparation_parameters, python_of
+from gnnexp.launchers.queue.evidence import conclusion_of, own_end
+from gnnexp.launchers.queue.job_script import preparation_parameters, python_of, submitit_parameters
 from gnnexp.launchers.queue.preparation import unprepared_end
 from gnnexp.launchers.queue.slurm_check import check_against_cluster, fit_of
 from gnnexp.launchers.queue.slurm_jobs import (
     Submission,
-    cancel,
+    cancel_jobs,
     cancel_preparation,
     ended_with_step,
     exited,
@@ -265,8 +265,8 @@ class SlurmLauncher(Launcher):
                 jobs = [executor.submit(tasks[0])]
         except (submitit.core.utils.FailedJobError, submitit.core.utils.FailedSubmissionError, UnicodeError) as error:
             if before is not None:
-                run(["scancel", before])
-            raise RunError(f"sbatch refused the job: {plain(str(error))}") from None
+                run_in_time(["scancel", before])
+            raise RunError(f"sbatch refused the job: {plain_line(str(error))}") from None
         return [str(job.job_id) for job in jobs], before
 
     def _sbatch_preparation(self, folder: Path, hardware: HardwareConfig, token: str) -> str:
@@ -277,7 +277,7 @@ class SlurmLauncher(Launcher):
         try:
             return str(executor.submit(task).job_id)
         except (submitit.core.utils.FailedJobError, submitit.core.utils.FailedSubmissionError, UnicodeError) as error:
-            raise RunError(f"sbatch refused the job that prepares the data: {plain(str(error))}") from None
+            raise RunError(f"sbatch refused the job that prepares the data: {plain_line(str(error))}") from None
 
     def _preparing(self, folder: Path, hardware: HardwareConfig) -> submitit.SlurmExecutor:
         import submitit
@@ -294,7 +294,7 @@ class SlurmLauncher(Launcher):
 
         executor = submitit.SlurmExecutor(folder=folder / "slurm", python=python_of(self))
         listed = folder / "slurm" / LISTED
-        executor.update_parameters(**parameters_of(self, folder.name, listed, hardware, token, before))
+        executor.update_parameters(**submitit_parameters(self, folder.name, listed, hardware, token, before))
         return executor
 
     def script_of(self, run_dirs: Sequence[Path], hardware: HardwareConfig) -> str:
@@ -331,7 +331,7 @@ def following(run_dir: Path, job_id: str, num_ranks: int, controller: Controller
                 yield Outcome(0, "finished")
                 return
         finding = controller.find(job_id)
-        answer = answer_of(job_id, finding, run_dir)
+        answer = conclusion_of(job_id, finding, run_dir)
         if isinstance(answer, EndedJob):
             yield outcome_of(run_dir, answer, num_ranks)
             return
@@ -353,7 +353,7 @@ def _interrupted(run_dir: Path, job_id: str, controller: Controller) -> Outcome:
     """Cancel the job. If SLURM does not accept that, the job may continue, and the run directory stays its own."""
     code = 128 + signal.SIGINT
     try:
-        cancel(job_id)
+        cancel_jobs(job_id)
         cancel_preparation(run_dir)
     except RunError as error:
         return Outcome(
@@ -362,7 +362,7 @@ def _interrupted(run_dir: Path, job_id: str, controller: Controller) -> Outcome:
             message=f"interrupted, but {error}: job {job_id} may go on; try again with: gnnexp cancel {run_dir}",
         )
     end = time.monotonic() + _CANCELLED_S
-    while time.monotonic() < end and not isinstance(answer_of(job_id, controller.find(job_id), run_dir), EndedJob):
+    while time.monotonic() < end and not isinstance(conclusion_of(job_id, controller.find(job_id), run_dir), EndedJob):
         time.sleep(_POLL_S)
     said = f"interrupted; SLURM job {job_id} is cancelled"
     return Outcome(code, "interrupted", said, said, "interrupted")

@@ -56,7 +56,7 @@ def tracing(device: torch.device, file: Path | None) -> Iterator[dict[str, float
     elif device.type == "cuda":
         figures.update(gpu_figures(events))
     subfolder(file.parent.parent, file.parent.name)
-    write_bytes(file, gzip.compress(json.dumps(shortened(events)).encode(), mtime=0))
+    write_bytes(file, gzip.compress(json.dumps(shortened_trace(events)).encode(), mtime=0))
 
 
 def gpu_figures(events: Iterable[Mapping[str, Any]]) -> dict[str, float]:
@@ -101,7 +101,7 @@ def covered(intervals: Iterable[tuple[float, float]]) -> float:
     return total
 
 
-def shortened(events: Sequence[Mapping[str, Any]], most: int = MOST_EVENTS) -> dict[str, Any]:
+def shortened_trace(events: Sequence[Mapping[str, Any]], most: int = MOST_EVENTS) -> dict[str, Any]:
     """A trace with the first `most` events in order of time, for Chrome's viewer. It says how many are left out."""
     timed = sorted((event for event in events if event.get("ph") != "M"), key=lambda event: float(event.get("ts", 0.0)))
     named = [event for event in events if event.get("ph") == "M"]  # names of processes and threads

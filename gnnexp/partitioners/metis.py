@@ -13,7 +13,7 @@ from gnnexp.graph.partition import owner_dtype
 from gnnexp.kernels.graph.undirected import undirected
 from gnnexp.measure.available import available_memory
 from gnnexp.partitioners.base import Owners, Partitioner
-from gnnexp.partitioners.metis_library import MOST_IMBALANCE, check_limits, index_dtype, metis_version, part_graph
+from gnnexp.partitioners.metis_library import MOST_IMBALANCE, check_limits, metis_dtype, metis_version, part_graph
 
 # Peak memory of our arrays and METIS's arrays per directed edge, with 64-bit integers. Measured: 111 to 112 bytes on
 # 400,000 vertices with 11.9 M directed edges and planted communities, 8 parts.
@@ -56,8 +56,8 @@ class ByMetis(Partitioner):
         """
         if num_parts == 1:
             return Owners(torch.zeros(graph.num_nodes, dtype=owner_dtype(1)))
-        dtype = index_dtype()
-        check_memory(graph, dtype)
+        dtype = metis_dtype()
+        _check_memory(graph, dtype)
         total = 0 if frequency is None else 2 * int(frequency.sum(dtype=np.int64))
         # Duplicates can make the adjacency much smaller than this bound. Near the limit the difference does not matter.
         check_limits(graph.num_nodes, 2 * graph.num_edges, weights, dtype, total)
@@ -155,7 +155,7 @@ class MetisPartitioner(ByMetis):
         return np.stack(chosen or [columns["vertices"]], axis=1)
 
 
-def check_memory(graph: Graph, dtype: np.dtype[np.signedinteger]) -> None:
+def _check_memory(graph: Graph, dtype: np.dtype[np.signedinteger]) -> None:
     """Raise ConfigError if METIS needs more memory than is free: it would be killed only after minutes of work."""
     needed = int(BYTES_PER_EDGE * graph.num_edges * dtype.itemsize / 8)
     available = available_memory()

@@ -69,7 +69,7 @@ def metis_version() -> str:
         return "1"
 
 
-def index_dtype() -> np.dtype[np.signedinteger]:
+def metis_dtype() -> np.dtype[np.signedinteger]:
     """The integer type with which METIS was built, int32 or int64.
 
     Raises:

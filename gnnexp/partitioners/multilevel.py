@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from gnnexp.kernels.counter import Purpose, permutation, stream
 from gnnexp.kernels.partitioners import clusters, refine
 from gnnexp.kernels.partitioners.restream import stream_vertices
-from gnnexp.partitioners.metis_library import check_limits, index_dtype, part_graph
+from gnnexp.partitioners.metis_library import check_limits, metis_dtype, part_graph
 
 Coarsest = Literal["metis", "stream"]
 
@@ -179,7 +179,7 @@ def cluster_owners(
 
 def _split_by_metis(level: CoarseGraph, num_parts: int, caps: Caps, seed: int) -> np.ndarray:
     """Split a level by METIS, without directions of edges; in-edges are balanced too if `caps` limits them."""
-    dtype = index_dtype()
+    dtype = metis_dtype()
     directed = csr_array((level.all_weights(), level.indices, level.indptr), (level.num_nodes,) * 2)
     both = (directed + directed.T).tocsr()
     both.setdiag(0)

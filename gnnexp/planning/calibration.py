@@ -41,7 +41,7 @@ def calibrate(folder: Path, environment: Environment, started: list[PhaseTimer],
     sampled, tiny = (open_graph(Path(request[name])) for name in ("sampled", "tiny"))
     seconds_of = {name: probe() for name, probe in probes(bench, sampled).items()}
     seconds_of["step_s"] = step(experiment_of(request["config"]), tiny, bench.comm, bench.extent.repetitions)
-    facts["pairs"] = pairs(bench)
+    facts["pairs"] = _pairs(bench)
     ranks = bench.comm.gather_objects(seconds_of)
     if environment.rank == 0:
         write_json(folder / FIGURES, {"ranks": ranks, **facts})
@@ -55,19 +55,19 @@ def probes(bench: Bench, graph: Graph) -> Mapping[str, Callable[[], list[float]]
 
     own_probes: dict[str, Callable[[], list[float]]] = {
         "flops": lambda: own.flops(bench),
-        "gather": lambda: own.gather(bench),
-        "stream": lambda: own.stream(bench),
+        "gather": lambda: own.probe_gather(bench),
+        "stream": lambda: own.probe_stream(bench),
         "sampling": lambda: own.sampling(bench, graph),
         "latency": lambda: own.latency(bench),
     }
     if bench.device.type == "cpu":
-        return {**own_probes, "network": lambda: own.exchange(bench)}
+        return {**own_probes, "network": lambda: own.probe_exchange(bench)}
     from gnnexp.planning.gpu_probes import gpu_probes
 
-    return {**own_probes, "d2d": lambda: own.exchange(bench), **gpu_probes(bench)}
+    return {**own_probes, "d2d": lambda: own.probe_exchange(bench), **gpu_probes(bench)}
 
 
-def pairs(bench: Bench) -> list[dict[str, Any]]:
+def _pairs(bench: Bench) -> list[dict[str, Any]]:
     """Links between the GPUs of all pairs of ranks; empty without GPUs, and for one rank."""
     if bench.device.type == "cpu" or bench.comm.size == 1:
         return []

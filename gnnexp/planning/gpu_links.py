@@ -113,7 +113,7 @@ def links_of(said: Said) -> dict[tuple[str, str], str]:
     }
 
 
-def lines_of(pairs: Sequence[Pair]) -> list[str]:
+def link_lines(pairs: Sequence[Pair]) -> list[str]:
     """A line for each kind of connection: number of pairs, median and range of their rates."""
     lines = []
     for link in sorted({pair.link for pair in pairs}):

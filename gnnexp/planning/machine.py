@@ -76,7 +76,7 @@ class Machine:
         return self.hosts(ranks) or (self.nodes == 1 and self.concurrent and 0 < ranks < self.workers)
 
 
-def machine_of(name: str, hardware: HardwareConfig) -> Machine:
+def machine_of_profile(name: str, hardware: HardwareConfig) -> Machine:
     """The machine of a hardware profile.
 
     Raises:
@@ -137,7 +137,7 @@ def machine_named(name: str, config_dir: str | None = None) -> Machine:
     known = sorted(find_folders(config_dir).choices("hardware"))
     if name not in known:
         raise ConfigError(unknown("--hardware", name, name, [*known, ALL]))
-    return machine_of(name, hardware_of(compose([f"hardware={name}"], config_dir).config))
+    return machine_of_profile(name, hardware_of(compose([f"hardware={name}"], config_dir).config))
 
 
 def machines_named(names: Sequence[str], config_dir: str | None = None) -> list[Machine]:

@@ -150,7 +150,7 @@ def flops(bench: Bench) -> list[float]:
     return bench.rates(sum(3 * 2 * rows * wide * narrow for wide, narrow in _PRODUCTS), work)
 
 
-def gather(bench: Bench) -> list[float]:
+def probe_gather(bench: Bench) -> list[float]:
     """Bytes per second of rows that the aggregation kernel reads at random from a table larger than the caches."""
     return gather_of(bench, bench.extent.table_bytes)
 
@@ -163,7 +163,7 @@ def gather_of(bench: Bench, table_bytes: int) -> list[float]:
     return bench.rates(4 * WIDTH * block.num_edges, lambda: backend.aggregate(block, x, None, None))
 
 
-def stream(bench: Bench) -> list[float]:
+def probe_stream(bench: Bench) -> list[float]:
     """Bytes per second that elementwise work reads and writes, with two operands and one result."""
     num_rows = bench.extent.table_bytes // (3 * 4 * WIDTH)
     x, y, out = (random_rows(num_rows, WIDTH, bench.device) for _ in range(3))
@@ -189,7 +189,7 @@ def sampling(bench: Bench, graph: Graph) -> list[float]:
     return [edges / spent for edges, spent in zip(drawn[1:], seconds, strict=True)]
 
 
-def exchange(bench: Bench) -> list[float]:
+def probe_exchange(bench: Bench) -> list[float]:
     """Bytes per second that a rank sends in an uneven exchange, timed after all ranks met; empty for one rank."""
     comm, width = bench.comm, WIDTH
     if comm.size == 1:

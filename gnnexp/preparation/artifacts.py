@@ -35,7 +35,7 @@ from gnnexp.graph.quality import quality, stream_quality
 from gnnexp.graph.storage.arrays import fix
 from gnnexp.graph.storage.format import open_graph, save_graph
 from gnnexp.graph.storage.presample import Presample, open_presample
-from gnnexp.graph.storage.writer import make_staging, move_into_place, staging_prefix, write_json
+from gnnexp.graph.storage.writer import make_staging, move_into_place, staging_prefix, write_json_to_disk
 from gnnexp.graph.stream import EdgeStream, GraphStream
 from gnnexp.graph.validate import validate_graph, validate_ids
 from gnnexp.partitioners.base import Partitioner, check_num_parts
@@ -168,7 +168,7 @@ def prepare_partition(
         if partition.seconds < _QUICK_S:
             partition = once()
         partition.save(staging)
-        write_json(staging / QUALITY, quality(graph, partition) | partition.cost | dict(partition.facts))
+        write_json_to_disk(staging / QUALITY, quality(graph, partition) | partition.cost | dict(partition.facts))
         if partitioner.reads_file and partition_folder(partitioner, graph_key, num_parts, cache, key) != folder:
             raise DataError(
                 Problem(
@@ -210,7 +210,7 @@ def prepare_stream_partition(
             partition = partitioner.partition_stream(edges, num_parts, key)
             report = stream_quality(edges, partition)
         partition.save(staging)
-        write_json(staging / QUALITY, report | partition.cost | dict(partition.facts))
+        write_json_to_disk(staging / QUALITY, report | partition.cost | dict(partition.facts))
 
     return _prepare(folder, open_it, make), folder
 

@@ -40,7 +40,7 @@ MOVED_TARGETS = Deprecation("a `_target_` that has moved", "0.2", "0.3", "write 
 ALL = (TAR_XZ, MOVED_TARGETS)
 
 
-def note(deprecation: Deprecation) -> None:
+def tell_user(deprecation: Deprecation) -> None:
     """Tell the user, on standard error: standard output may be one JSON document."""
     print(f"note: {deprecation}", file=sys.stderr)
 
@@ -48,4 +48,4 @@ def note(deprecation: Deprecation) -> None:
 def note_moved(config: Mapping[str, object]) -> None:
     """Name the classes in a user's configuration that have moved, each once, with their present names."""
     for old, new in moved_targets(config).items():
-        note(replace(MOVED_TARGETS, name=f"`_target_: {old}`", instead=f"write `_target_: {new}`"))
+        tell_user(replace(MOVED_TARGETS, name=f"`_target_: {old}`", instead=f"write `_target_: {new}`"))

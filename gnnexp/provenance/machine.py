@@ -86,7 +86,7 @@ def read_node(entries: Mapping[str, Any]) -> Node:
     )
 
 
-def kind_of(nodes: Iterable[Node]) -> str:
+def kind_of_nodes(nodes: Iterable[Node]) -> str:
     """The kind of several nodes: a single kind if they are equal, else all kinds."""
     return " + ".join(sorted({node.kind for node in nodes})) or UNKNOWN
 
@@ -100,10 +100,10 @@ def machine_of(nodes: Sequence[Mapping[str, Any]], config: Mapping[str, Any], pr
         provenance: provenance of the run.
     """
     if nodes:
-        return kind_of(read_node(node) for node in nodes)
+        return kind_of_nodes(read_node(node) for node in nodes)
     started = node_of_launch(provenance)
     local = str(config.get("hardware", {}).get("launcher", {}).get("_target_", "")).endswith(".LocalLauncher")
-    return kind_of([started]) if started is not None and local else UNKNOWN
+    return kind_of_nodes([started]) if started is not None and local else UNKNOWN
 
 
 def node_of_launch(provenance: Mapping[str, Any]) -> Node | None:

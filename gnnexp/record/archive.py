@@ -17,7 +17,7 @@ from gnnexp.record.columnar import STATES, Records, write_records
 from gnnexp.record.records import RESULT_FILE, load_result, read_state, unreadable
 
 
-def pack(names: Sequence[str], file: Path, folder: Path = Path(), *, words: Sequence[str] | None = None) -> int:
+def pack_records(names: Sequence[str], file: Path, folder: Path = Path(), *, words: Sequence[str] | None = None) -> int:
     """Write the records of sweeps to one file, atomically, and return the number of runs.
 
     Equal records give equal bytes.

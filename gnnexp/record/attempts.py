@@ -112,7 +112,7 @@ def codes_of(attempts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return _each_once(line["code"] for line in _since_start(attempts))
 
 
-def describe(line: Mapping[str, Any]) -> str:
+def describe_attempt(line: Mapping[str, Any]) -> str:
     """The line as text for a user, without its time."""
     if _is_of_ranks(line):
         return f"ranks: on {', '.join(sorted({str(node.get('host')) for node in line['nodes']}))}"

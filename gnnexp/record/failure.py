@@ -39,7 +39,7 @@ class Failure:
     available_bytes: int | None = None
 
 
-def describe(error: BaseException) -> Failure:
+def failure_of(error: BaseException) -> Failure:
     """Classify the error that ends a rank; called while it is handled."""
     reason = f"{type(error).__name__}: {error}"
     if isinstance(error, GnnexpError):

@@ -25,7 +25,7 @@ import yaml
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.files.disk import sync
 from gnnexp.files.regular import SMALL_BYTES, open_regular, parse_json
-from gnnexp.provenance.deprecated import TAR_XZ, note
+from gnnexp.provenance.deprecated import TAR_XZ, tell_user
 from gnnexp.record.archive import IMPORTED, as_made
 from gnnexp.record.columnar import RUNS, STATES, Records
 from gnnexp.record.members import Member, members
@@ -47,7 +47,7 @@ _FIX = "get the file again, or make it again with `gnnexp export`"
 _CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
 
 
-def unpack(file: Path, folder: Path = Path()) -> tuple[int, int]:
+def unpack_records(file: Path, folder: Path = Path()) -> tuple[int, int]:
     """Make runs below `folder` from the records in `file`. Return how many runs are new, and how many existed.
 
     An existing directory stays as it is, whatever it contains. A run appears completely, by one rename. If a call is
@@ -82,7 +82,7 @@ def unpack(file: Path, folder: Path = Path()) -> tuple[int, int]:
 
 
 def restore(records: Records, file: Path, folder: Path = Path()) -> tuple[int, int]:
-    """Make runs below `folder` from the records that a paper's folder keeps in `file`; the same result as `unpack`.
+    """Make runs below `folder` from the records that a paper's folder keeps in `file`; like `unpack_records`.
 
     Raises:
         ConfigError: another process is importing into this folder.
@@ -247,7 +247,7 @@ def _files(opened: BinaryIO) -> Iterable[Member | RecordFile]:
     opened.seek(0)
     if start != _XZ:
         return rows(opened)
-    note(TAR_XZ)
+    tell_user(TAR_XZ)
     return members(opened)
 
 

@@ -78,7 +78,7 @@ def rows(file: BinaryIO) -> Iterator[RecordFile]:
 
 
 # --- the process that reads --------------------------------------------------------------------------------------
-def answer(file: BinaryIO) -> None:
+def _answer(file: BinaryIO) -> None:
     """Write the rows of a file to standard output. They have a tab after the name, as JSON has none."""
     import pyarrow.parquet  # noqa: F401  before memory is limited
 
@@ -97,7 +97,7 @@ def _limit_memory(size: int) -> None:
 
 if __name__ == "__main__":
     try:
-        answer(sys.stdin.buffer)
+        _answer(sys.stdin.buffer)
     except Exception as error:  # of any kind: the file is a stranger's
         print(f"{type(error).__name__}: {error}"[:_MOST_SAID], file=sys.stderr)
         sys.exit(1)

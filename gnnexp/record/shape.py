@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from gnnexp.components.schema import MOST_COUNTED, HardwareConfig, Links, TrainConfig
-from gnnexp.components.signature import describe, fits, parameters_of_dataclass
+from gnnexp.components.signature import describe_annotation, fits, parameters_of_dataclass
 
 STATUSES = ("finished", "failed")
 _MOST = sys.float_info.max
@@ -112,7 +112,9 @@ def _options(cls: type, more: Mapping[str, Rule]) -> Rule:
 
 
 def _hinted(hint: Any) -> Rule:  # noqa: ANN401  an annotation
-    return _rule(lambda value: fits(value, hint) and (hint is str or not _is_too_large(value)), describe(hint))
+    return _rule(
+        lambda value: fits(value, hint) and (hint is str or not _is_too_large(value)), describe_annotation(hint)
+    )
 
 
 def _is_number(value: object) -> bool:
@@ -157,7 +159,7 @@ _LINKS = _rule(
             and all(item is None or _is_number(item) for item in value.values())
         )
     ),
-    describe(Links),
+    describe_annotation(Links),
 )
 _CONFIG = _fields(
     {

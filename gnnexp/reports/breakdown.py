@@ -13,7 +13,7 @@ from gnnexp.reports.table import TextTable, save_table
 NAME = "breakdown"
 
 
-def write(run: RecordedRun, folder: Path) -> None:
+def write_breakdown(run: RecordedRun, folder: Path) -> None:
     """Write `breakdown.csv` into `folder`."""
     save_table(breakdown_of(run), folder, NAME, ("csv",))
 

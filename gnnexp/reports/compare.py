@@ -9,7 +9,7 @@ from typing import NamedTuple
 from gnnexp.errors import DataError, Problem
 from gnnexp.measure.phases import PHASES
 from gnnexp.record.runs import MACHINE, RecordedRun
-from gnnexp.reports.labels import flat
+from gnnexp.reports.labels import flat_values
 from gnnexp.reports.metrics import typical_epoch, value_of
 from gnnexp.reports.table import TextTable
 
@@ -56,7 +56,7 @@ class Line(NamedTuple):
         return (0.0 if math.isnan(self.second) else self.second) - (0.0 if math.isnan(self.first) else self.first)
 
 
-def compare(first: RecordedRun, second: RecordedRun) -> TextTable:
+def comparison_of(first: RecordedRun, second: RecordedRun) -> TextTable:
     """Settings that differ, accuracy, and every metric, largest differences first; the verdict is the heading.
 
     Raises:
@@ -141,7 +141,7 @@ def _settings(first: RecordedRun, second: RecordedRun) -> list[tuple[str, ...]]:
     configs = [
         {
             "system": run.value("system"),
-            **flat(run.config),
+            **flat_values(run.config),
             MACHINE: run.machine,
             "code version": str(run.provenance.get("code_version", _ABSENT)),
         }

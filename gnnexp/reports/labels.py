@@ -81,7 +81,7 @@ _UNIMPORTANT = ("name", "tracker", "preflight", "system")
 def label_runs(runs: Sequence[RecordedRun]) -> list[dict[str, str]]:
     """The labels of every run: the columns of every table, and the settings in which runs differ."""
     named = [_names(run) for run in runs]
-    configs = [flat(run.config) for run in runs]
+    configs = [flat_values(run.config) for run in runs]
     telling = sorted(
         {
             key
@@ -119,13 +119,13 @@ def _names(run: RecordedRun) -> dict[str, str]:
     }
 
 
-def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def flat_values(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """The values of a configuration by dotted key, without the unimportant keys."""
     found: dict[str, str] = {}
     for key, value in config.items():
         if prefix or key not in _UNIMPORTANT:
             below = isinstance(value, Mapping)
-            found |= flat(value, f"{prefix}{key}.") if below else {f"{prefix}{key}": str(value)}
+            found |= flat_values(value, f"{prefix}{key}.") if below else {f"{prefix}{key}": str(value)}
     return found
 
 

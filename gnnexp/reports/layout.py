@@ -10,10 +10,10 @@ from gnnexp.components.signature import Parameter, check_keys, unknown
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.planning.machine import machine_named
 from gnnexp.reports.figures.panels import Figure, read_figures
-from gnnexp.reports.metrics import check_header, check_metric
+from gnnexp.reports.metrics import check_metric, unit_problems
 from gnnexp.reports.paper_table import PublishedTable, read_published
 from gnnexp.reports.published_cells import papers
-from gnnexp.reports.queries.answer import ask
+from gnnexp.reports.queries.answer import answers_of
 from gnnexp.reports.queries.query import read_query
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ def _tried(read: Callable[..., T], value: object, *where: str) -> tuple[T | None
 
 def _ask_nothing(name: str, where: str) -> None:
     """Run the query on no runs, which shows whether DuckDB accepts it."""
-    ask(read_query(name, where), [], where)
+    answers_of(read_query(name, where), [], where)
 
 
 def layout_of(state: Mapping[str, Any]) -> ReportLayout:
@@ -140,7 +140,7 @@ def _check_columns(where: str, columns: Mapping[object, Any]) -> list[Problem]:
     problems = []
     for header, metric in ((str(header), metric) for header, metric in columns.items()):
         found = check_metric(f"{where}.{header}", metric)
-        problems += found or check_header(f"{where}.{header}", header, metric)
+        problems += found or unit_problems(f"{where}.{header}", header, metric)
     return problems
 
 

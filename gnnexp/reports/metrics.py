@@ -55,7 +55,7 @@ def check_metric(where: str, metric: object) -> list[Problem]:
     return problems
 
 
-def check_header(where: str, header: str, metric: str) -> list[Problem]:
+def unit_problems(where: str, header: str, metric: str) -> list[Problem]:
     """What is wrong if a column's header ends in a unit that its metric does not have."""
     unit = _unit_of(header)
     needed = _UNITS.get(unit, (1.0, ""))[1]

@@ -30,7 +30,7 @@ _CAPTION = (
 )
 
 
-def make_table(runs: Sequence[RecordedRun], sort: str = "best") -> TextTable:
+def make_overview(runs: Sequence[RecordedRun], sort: str = "best") -> TextTable:
     """The table of all runs, one row per run; failed runs are last.
 
     Args:

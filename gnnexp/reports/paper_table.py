@@ -12,7 +12,7 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.expression import check_expression, evaluate
 from gnnexp.reports.metrics import check_metric, interval_cell, mean_and_interval, value_of
-from gnnexp.reports.published_cells import Cell, cells, number_of, pairs_in_order, papers, printed
+from gnnexp.reports.published_cells import Cell, cells, number_of, pairs_in_order, papers, printed_value
 from gnnexp.reports.published_graphs import published_graph
 from gnnexp.reports.table import RunGroup, TextTable, shared_caption
 
@@ -54,7 +54,7 @@ class PublishedTable:
         """The paper's cell for the system and setting of `run`; `–` if there is none."""
         wanted = {"dataset": published_graph(run), "model": run.value("model"), "system": self.system_of(run)}
         wanted |= self.settings_of(run)
-        return printed(self.paper, source=self.source, quantity=quantity, **{**wanted, **self.where})
+        return printed_value(self.paper, source=self.source, quantity=quantity, **{**wanted, **self.where})
 
     def system_of(self, run: RecordedRun) -> str:
         """The paper's system for `run`; empty if another system of ours stands for the paper's system of this name."""
@@ -137,7 +137,7 @@ def _check_settings(where: str, settings: Mapping[str, Any], known: Sequence[Cel
     ]
 
 
-def make_table(groups: Sequence[RunGroup], keys: Sequence[str], published: PublishedTable) -> TextTable:
+def make_paper_table(groups: Sequence[RunGroup], keys: Sequence[str], published: PublishedTable) -> TextTable:
     """One row per group: for every quantity our value over seeds and the paper's. The caption compares the orders."""
     header = [name for quantity in published.columns for name in (quantity, f"{quantity}, paper")]
     if published.over:

@@ -109,7 +109,7 @@ def chosen(found: Iterable[Cell], **wanted: str) -> list[Cell]:
     ]
 
 
-def printed(paper: str, absent: str = "–", **wanted: str) -> str:
+def printed_value(paper: str, absent: str = "–", **wanted: str) -> str:
     """The printed value of the only cell with the `wanted` values, or its range; `absent` if there is no such cell."""
     found = chosen(cells(paper), **wanted)
     assert len(found) < 2, f"{paper}, {wanted}: {len(found)} cells"

@@ -45,7 +45,7 @@ _CAPTION = (
 _FIX = "choose profiles with as many ranks as runs have (--hardware all: every one), or run with hardware.workers=N"
 
 
-def make_table(
+def make_ranking(
     runs: Sequence[RecordedRun], machines: Sequence[Machine], scale: Scale = 1.0, untold: Sequence[str] = ()
 ) -> TextTable:
     """The ranking table: a row per run and machine, the fastest of a group first.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from gnnexp.measure.merit import is_share
 from gnnexp.record.records import write_text
 from gnnexp.record.runs import MACHINE, RecordedRun
-from gnnexp.reports.labels import flat
+from gnnexp.reports.labels import flat_values
 from gnnexp.reports.metrics import header_factor, interval_cell, mean_and_interval, typical_epoch, values_of
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ def mixtures(groups: Sequence[RunGroup]) -> list[str]:
     differing: dict[str, None] = {}
     for group in groups:
         runs = (*group.runs, *group.failed)
-        keys = _differing([flat(run.config) for run in runs])
+        keys = _differing([flat_values(run.config) for run in runs])
         other_classes = {key.removesuffix("._target_") for key in keys if key.endswith("._target_")}
         differing |= dict.fromkeys(
             sorted(

@@ -117,7 +117,7 @@ def cases(
                 yield from (case for case in candidates if not problems_of(case.config("cuda")))
 
 
-def run_case(ranks: RankPools, case: GpuCase, steps: int) -> Found:
+def train_on_gpu(ranks: RankPools, case: GpuCase, steps: int) -> Found:
     """Train on GPUs, by one CPU worker, and on the same number of CPU ranks with the kernels of a GPU.
 
     Raises:

@@ -20,7 +20,7 @@ MAX_METRICS, MAX_PARAMS, MAX_VALUE = 1000, 100, 6000
 _DIGEST = 32
 
 
-def metrics_of(figures: Mapping[str, float], line: Mapping[str, Any]) -> list[Metric]:
+def metric_entities(figures: Mapping[str, float], line: Mapping[str, Any]) -> list[Metric]:
     """Figures as metrics, with epoch and time of a line of the record."""
     from mlflow.entities import Metric
 
@@ -65,7 +65,7 @@ def dataset_of(record: RunRecord) -> DatasetInput:
     )
 
 
-def parts(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+def pieces_of(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
     """`items` in pieces of at most `size`."""
     return (items[start : start + size] for start in range(0, len(items), size))
 
@@ -76,7 +76,7 @@ def started(record: RunRecord) -> int | None:
     return None if date is None else int(1000 * datetime.fromisoformat(date).timestamp())
 
 
-def ended(record: RunRecord) -> int | None:
+def ended_ms(record: RunRecord) -> int | None:
     """When the run's last epoch was written, in ms since 1970; None for now.
 
     A clock that was set back meanwhile may say that this was before the run began: then the run has no duration.

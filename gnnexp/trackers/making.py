@@ -24,7 +24,7 @@ from gnnexp.files.cache import cache_root
 from gnnexp.files.disk import held, locked, remove_abandoned, remove_unfinished, write_bytes
 from gnnexp.trackers.base import TrackingError
 from gnnexp.trackers.delivery import forget
-from gnnexp.trackers.schema import Schema, StoreState, connect, examine, problem_of, revisions
+from gnnexp.trackers.schema import Schema, StoreState, connect_database, examine, problem_of, revisions
 
 Tell = Callable[[str], None]
 # Seconds that a process waits for another one that makes the same store, and for one that writes into it.
@@ -118,7 +118,7 @@ def _empty(file: Path, tell: Tell) -> bytes:
     tell(f"MLflow makes the tables of {file}, once (seconds)")
     with _workplace(file) as folder:
         _migrate(store := folder / "new.db")
-        with closing(connect(store)) as database:
+        with closing(connect_database(store)) as database:
             database.execute("DELETE FROM experiments")  # MLflow's default one names the current folder
         content = store.read_bytes()
     with suppress(OSError):  # a cache that cannot be written only costs these seconds again
@@ -137,7 +137,7 @@ def _is_sound(kept: Path) -> bool:
     try:
         if examine(kept).state is not StoreState.COMPLETE:
             return False
-        with closing(connect(kept)) as database:
+        with closing(connect_database(kept)) as database:
             return list(database.execute("PRAGMA quick_check")) == [("ok",)]
     except (OSError, sqlite3.DatabaseError):
         return False
@@ -145,7 +145,7 @@ def _is_sound(kept: Path) -> bool:
 
 def _upgrade(file: Path, schema: Schema, tell: Tell, folders: Sequence[Path]) -> None:
     """Upgrade an older store by way of a copy. If the upgrade shows that it is half made, it is repaired instead."""
-    with closing(connect(file, _WRITING_S)) as watch, _workplace(file) as folder:
+    with closing(connect_database(file, _WRITING_S)) as watch, _workplace(file) as folder:
         before = _changes(watch)
         _copy(file, old := folder / "old.db")
         shutil.copy(old, new := folder / "new.db")
@@ -204,7 +204,7 @@ def _words(found: Sequence[_Held] | None, again: int, aside: Path) -> str:
 def _held_runs(file: Path) -> list[_Held] | None:
     """The runs in a half-made store; None if its tables cannot be read."""
     try:
-        with closing(connect(file)) as database:
+        with closing(connect_database(file)) as database:
             rows = database.execute(
                 "SELECT runs.run_uuid, tags.value FROM runs LEFT JOIN tags "
                 "ON tags.run_uuid = runs.run_uuid AND tags.key = 'run_dir'"
@@ -251,7 +251,10 @@ def _copy(source: Path, target: Path) -> None:
             raise HeldError(f"another process has held {source} or {target} for more than {_WRITING_S:.0f} s")
 
     target.touch()
-    with closing(connect(source, _WRITING_S)) as origin, closing(connect(target, _WRITING_S)) as other:
+    with (
+        closing(connect_database(source, _WRITING_S)) as origin,
+        closing(connect_database(target, _WRITING_S)) as other,
+    ):
         origin.backup(other, progress=patient)
 
 

@@ -46,10 +46,10 @@ from gnnexp.trackers.entities import (
     MAX_PARAMS,
     MAX_VALUE,
     dataset_of,
-    ended,
-    metrics_of,
+    ended_ms,
+    metric_entities,
     params_of,
-    parts,
+    pieces_of,
     started,
     stored,
 )
@@ -65,7 +65,7 @@ from gnnexp.trackers.store import (
     network_problems,
     public,
     remove_doubles,
-    runs_of,
+    runs_for_uid,
     server_refusal,
     sqlite_file,
     wrong_address,
@@ -239,16 +239,16 @@ class MlflowTracker(Tracker):
 
         A server cannot be locked, so two processes may both make one. `remove_doubles` joins them.
         """
-        if sweep_runs := runs_of(client, self._experiment_id, uid):
+        if sweep_runs := runs_for_uid(client, self._experiment_id, uid):
             return str(sweep_runs[0].info.run_id)
         with self._alone():
-            if not (sweep_runs := runs_of(client, self._experiment_id, uid)):
+            if not (sweep_runs := runs_for_uid(client, self._experiment_id, uid)):
                 created = client.create_run(
                     self._experiment_id,
                     tags={**self.tags, **tags, UID_TAG: uid},
                     run_name=f"sweep {tags['sweep']}"[:LONGEST_NAME],
                 )
-                sweep_runs = runs_of(client, self._experiment_id, uid) or [created]
+                sweep_runs = runs_for_uid(client, self._experiment_id, uid) or [created]
         return str(sweep_runs[0].info.run_id)
 
     def _parent(self, client: MlflowClient, record: RunRecord) -> dict[str, str]:
@@ -334,7 +334,7 @@ class MlflowTracker(Tracker):
         if delivery.run_id:
             return _go_on(client, run_dir, delivery) if delivery.reopened else delivery
         uid = str(record.job["provenance"]["uid"])
-        if stored_runs := runs_of(client, self._experiment_id, uid):
+        if stored_runs := runs_for_uid(client, self._experiment_id, uid):
             delivery = replace(delivery, run_id=stored_runs[0].info.run_id, epochs=0)
         else:
             tags = {**self.tags, **make_tags(run_dir, record), **self._parent(client, record), UID_TAG: uid}
@@ -342,7 +342,7 @@ class MlflowTracker(Tracker):
                 self._experiment_id, start_time=started(record), tags=tags, run_name=run_name(record)
             )
             delivery = replace(delivery, run_id=created.info.run_id)
-        for part in parts(params_of(make_params(record)), MAX_PARAMS):
+        for part in pieces_of(params_of(make_params(record)), MAX_PARAMS):
             client.log_batch(delivery.run_id, params=part)
         client.log_inputs(delivery.run_id, [dataset_of(record)])
         delivery.save(run_dir)
@@ -366,7 +366,7 @@ class MlflowTracker(Tracker):
         if parent:
             remove_doubles(client, self._experiment_id, parent_uid(record), parent[PARENT_TAG])
         status = "FINISHED" if record.result["status"] == "finished" else "FAILED"
-        client.set_terminated(delivery.run_id, status, end_time=ended(record))
+        client.set_terminated(delivery.run_id, status, end_time=ended_ms(record))
         remove_doubles(client, self._experiment_id, str(record.job["provenance"]["uid"]), delivery.run_id)
 
 
@@ -389,7 +389,7 @@ def _go_on(client: MlflowClient, run_dir: Path, delivery: Delivery) -> Delivery:
 
 def _send(client: MlflowClient, run_id: str, figures: Mapping[str, float], line: Mapping[str, Any]) -> None:
     """Send figures with time and epoch of a line. MLflow merges equal rows, so they may be sent twice."""
-    for part in parts(metrics_of(figures, line), MAX_METRICS):
+    for part in pieces_of(metric_entities(figures, line), MAX_METRICS):
         client.log_batch(run_id, metrics=part)
 
 

@@ -104,7 +104,7 @@ def examine(file: Path, patience_s: float = 0.0) -> Schema:
     if not file.is_file():  # not by opening it: to close a file drops the locks that this process has on it
         return Schema(StoreState.DAMAGED, "it is no regular file")
     try:
-        with closing(connect(file, patience_s)) as database:
+        with closing(connect_database(file, patience_s)) as database:
             return _judge(database)
     except sqlite3.DatabaseError as error:
         if (code := error.sqlite_errorcode & 0xFF) in _HELD:
@@ -114,7 +114,7 @@ def examine(file: Path, patience_s: float = 0.0) -> Schema:
         raise OSError(0, f"cannot be read: {error}", str(file)) from None
 
 
-def connect(file: Path, patience_s: float = 0.0) -> sqlite3.Connection:
+def connect_database(file: Path, patience_s: float = 0.0) -> sqlite3.Connection:
     """A connection to a database that exists, without transactions that begin by themselves."""
     return sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", timeout=patience_s, isolation_level=None, uri=True)
 

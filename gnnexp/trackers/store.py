@@ -175,7 +175,7 @@ def network_file_system(path: Path) -> str:
     return kind if kind in _NETWORK else ""
 
 
-def runs_of(client: MlflowClient, experiment_id: str, uid: str) -> list[Run]:
+def runs_for_uid(client: MlflowClient, experiment_id: str, uid: str) -> list[Run]:
     """The runs in the store that were made for `uid`: those with contents first, then the oldest.
 
     The order is the same for all processes, so that they choose the same run.
@@ -195,7 +195,7 @@ def remove_doubles(client: MlflowClient, experiment_id: str, uid: str, run_id: s
     MLflow's client repeats a request whose answer was lost, and the server makes a run for each request. Two machines
     that deliver the first runs of a sweep at the same time may each make a run for the sweep.
     """
-    for run in runs_of(client, experiment_id, uid):
+    for run in runs_for_uid(client, experiment_id, uid):
         if run.info.run_id != run_id and is_empty(run):
             for child in _children(client, experiment_id, run.info.run_id):
                 client.set_tag(child.info.run_id, PARENT_TAG, run_id)

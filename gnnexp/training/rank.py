@@ -75,9 +75,9 @@ def as_rank(work: Callable[[Path, Environment, list[PhaseTimer], Heartbeat], str
     try:
         stopped_by = work(run_dir, environment, started, heartbeat)
     except BaseException as error:
-        from gnnexp.record.failure import describe
+        from gnnexp.record.failure import failure_of
 
-        failure = describe(error)
+        failure = failure_of(error)
         try:
             heartbeat.last_word(
                 "failed",

@@ -11,7 +11,7 @@ import pytest
 from stopping import attempt
 
 from gnnexp.cli.running.execute import create_run
-from gnnexp.cli.running.prepare import checked, prepare
+from gnnexp.cli.running.prepare import checked_config, prepare
 from gnnexp.experiment.build import experiment_of
 from gnnexp.training.assemble import Artifacts
 
@@ -41,7 +41,7 @@ def trains(
         key = (*overrides, size, stop_at)  # a dataset of the test's own is in a folder of its own
         if key in copies:
             return Path(shutil.copytree(copies[key], run_dir, symlinks=True))
-        composed = checked([*overrides, f"hardware.workers={size}", f"hydra.run.dir={run_dir}"], None)
+        composed = checked_config([*overrides, f"hardware.workers={size}", f"hydra.run.dir={run_dir}"], None)
         experiment = experiment_of(composed.config)
         prepared = prepare(experiment, run_dir)
         create_run(composed, experiment, prepared, None)

@@ -10,6 +10,7 @@ from gnnexp.cli.commands import info
 from gnnexp.cli.main import run_command
 from gnnexp.components.packages import OF_SYSTEMS, is_installed
 from gnnexp.config.folders import find_folders
+from gnnexp.errors import Refusal
 
 SYSTEMS = sorted(find_folders(None).choices("system"))
 
@@ -23,16 +24,16 @@ def test_a_system_runs_where_all_packages_are_installed(system: str) -> None:
 
 def test_nothing_is_composed_then(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(info, "_problem_of", lambda system: asked.append(system) or "")
+    monkeypatch.setattr(info, "_refusal_of", asked.append)
     monkeypatch.setattr(info, "is_installed", lambda package: True)
-    assert info._systems() == dict.fromkeys(SYSTEMS, "") and asked == []
+    assert info._systems() == dict.fromkeys(SYSTEMS) and asked == []
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(info, "is_installed", lambda package: package != "dgl")
-    monkeypatch.setattr(info, "_problem_of", lambda system: "needs dgl" if "dgl" in system else "")
+    monkeypatch.setattr(info, "_refusal_of", lambda system: Refusal("needs dgl") if "dgl" in system else None)
     found = info._systems()
-    assert found["dgl_full_graph"] == "needs dgl" and found["gsplit"] == ""
+    assert found["dgl_full_graph"] == Refusal("needs dgl") and found["gsplit"] is None
 
 
 def test_all_systems_are_composed_where_a_user_has_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +41,7 @@ def test_all_systems_are_composed_where_a_user_has_files(tmp_path: Path, monkeyp
     (tmp_path / "system").mkdir()
     (tmp_path / "system" / "mine.yaml").write_text("# @package _global_\n# mine\n")
     monkeypatch.setenv("GNNEXP_CONFIG_DIR", str(tmp_path))
-    monkeypatch.setattr(info, "_problem_of", lambda system: f"problem of {system}")
+    monkeypatch.setattr(info, "_refusal_of", lambda system: f"problem of {system}")
     assert info._systems() == {system: f"problem of {system}" for system in sorted([*SYSTEMS, "mine"])}
 
 

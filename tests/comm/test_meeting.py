@@ -28,7 +28,7 @@ from gnnexp.comm.meeting import (
     LostStoreError,
     NoAnswerError,
     ProvenStore,
-    answered,
+    answers_in_time,
     prove,
     store_of,
 )
@@ -113,14 +113,17 @@ def test_a_store_that_goes_away_is_named(tmp_path: Path, ask: Callable[[FileStor
     store = FileStore(str(make_private(tmp_path) / "store"), 2)
     store.set_timeout(timedelta(milliseconds=50))
     remove_private(tmp_path)
-    with pytest.raises(LostStoreError, match=r"private/store of the run directory.*gnnexp resume"), answered(1.0):
+    with (
+        pytest.raises(LostStoreError, match=r"private/store of the run directory.*gnnexp resume"),
+        answers_in_time(1.0),
+    ):
         ask(store)
 
 
 def test_a_late_rank_is_no_lost_store() -> None:
     store = HashStore()
     store.set_timeout(timedelta(milliseconds=20))
-    with pytest.raises(NoAnswerError, match="no answer of another rank within 7 s"), answered(7.0):
+    with pytest.raises(NoAnswerError, match="no answer of another rank within 7 s"), answers_in_time(7.0):
         store.get("a")
 
 

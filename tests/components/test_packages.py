@@ -119,11 +119,11 @@ def test_all_that_is_missing_is_said_at_once(
 
 
 def test_one_part_needs_no_metis(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gnnexp.cli.running.prepare import checked
+    from gnnexp.cli.running.prepare import checked_config
 
     without(monkeypatch, "pymetis")
-    checked(["system=gsplit", "hardware.workers=1"], None)
-    checked(["dataset=digits", "partitioner=metis", "hardware.workers=2"], None)  # which nothing asks for
+    checked_config(["system=gsplit", "hardware.workers=1"], None)
+    checked_config(["dataset=digits", "partitioner=metis", "hardware.workers=2"], None)  # which nothing asks for
 
 
 @pytest.mark.interpreter

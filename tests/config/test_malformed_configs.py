@@ -14,7 +14,7 @@ from malformed import (
     workplace,
 )
 
-from gnnexp.cli.running.prepare import checked
+from gnnexp.cli.running.prepare import checked_config
 from gnnexp.config.folders import product_folder
 from gnnexp.datasets.published.digits import Digits
 from gnnexp.errors import ProblemsError
@@ -78,7 +78,7 @@ def test_damaged_config_files(seed: int) -> None:
     file = generator.choice(sorted((product_folder("conf") / group).glob("*.yaml")))
     overrides = put_config(damaged(file.read_bytes(), generator), group)
     try:
-        composed = checked(overrides, "conf")
+        composed = checked_config(overrides, "conf")
     except ProblemsError as error:
         assert all(problem.fix for problem in error.problems)
     else:

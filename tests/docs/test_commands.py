@@ -24,7 +24,7 @@ from documents_place import linked_place
 
 import gnnexp.cli.commands.sweep
 import gnnexp.cli.main as command_line
-from gnnexp.cli.running.prepare import checked
+from gnnexp.cli.running.prepare import checked_config
 from gnnexp.cli.sweeping.definition import load_sweep
 from gnnexp.config.compose import expand_values
 from gnnexp.config.folders import product_folder, product_sweeps
@@ -57,7 +57,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 # --- by the command line's own code, up to the start of a run ------------------------------------------------------
 def check_run(options: argparse.Namespace) -> int:
     for line in product(*expand_values(options.overrides)):
-        checked(line, options.config_dir)
+        checked_config(line, options.config_dir)
     return 0
 
 

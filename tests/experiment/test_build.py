@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gnnexp.components.packages import install_command
 from gnnexp.components.schema import HardwareConfig, TrainConfig
-from gnnexp.components.signature import describe, fits, one_of, parameters_of, unknown
+from gnnexp.components.signature import describe_annotation, fits, one_of, parameters_of, unknown
 from gnnexp.datasets.published.digits import Digits
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import build, keys_of
@@ -254,7 +254,7 @@ def test_a_value_fits_no_other_type(hint: Any, other: Any, data: st.DataObject) 
     value = data.draw(VALUES[hint])
     may = hint == other or (hint, other) in PASSES or (hint == Literal["a", "b"] and other is str)
     if not may:
-        assert not fits(value, other), f"{value!r} is no {describe(other)}"
+        assert not fits(value, other), f"{value!r} is no {describe_annotation(other)}"
 
 
 def test_tuples_have_a_length() -> None:

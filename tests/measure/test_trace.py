@@ -14,7 +14,7 @@ import torch
 from emulated_gpu import is_wanted
 from gnnexp.measure.phases import PHASES, PhaseTimes
 from gnnexp.measure.record import RankRecord, record_of, reduce_trace
-from gnnexp.measure.trace import covered, gpu_figures, shortened, tracing
+from gnnexp.measure.trace import covered, gpu_figures, shortened_trace, tracing
 from gnnexp.record.records import summarize, warm, warm_median
 
 
@@ -70,9 +70,9 @@ def test_launches_and_waits_are_calls_of_the_host() -> None:
 
 def test_a_long_trace_keeps_its_beginning_and_says_what_is_left_out() -> None:
     events = [*(event("cpu_op", str(time), time) for time in range(9, 0, -1)), {"ph": "M", "name": "process_name"}]
-    kept = shortened(events, 4)
+    kept = shortened_trace(events, 4)
     assert [one["name"] for one in kept["traceEvents"]] == ["process_name", "1", "2", "3", "4"]
-    assert kept["left_out"] == 5 and shortened(events)["left_out"] == 0
+    assert kept["left_out"] == 5 and shortened_trace(events)["left_out"] == 0
 
 
 def test_a_trace_on_the_cpu_has_events_and_no_figures_of_a_gpu(tmp_path: Path) -> None:

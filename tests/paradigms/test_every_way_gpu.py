@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gnnexp.testing.on_gpu import GpuCase, cases, run_case
+from gnnexp.testing.on_gpu import GpuCase, cases, train_on_gpu
 from gnnexp.testing.ranks import RankPools
 
 pytestmark = [
@@ -22,5 +22,5 @@ CASES = list(cases((1, 2, 3, 4), ("gcn", "sage", "gin", "gat", "rgcn")))
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_losses_gradients_and_counts_are_those_of_the_cpu(ranks: RankPools, case: GpuCase) -> None:
-    found = run_case(ranks, case, steps=6)
+    found = train_on_gpu(ranks, case, steps=6)
     assert not found.problems

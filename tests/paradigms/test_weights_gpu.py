@@ -7,7 +7,7 @@ import torch
 
 from gnnexp.testing.exactness import assert_exact
 from gnnexp.testing.graphs import nasty_graph
-from gnnexp.testing.on_gpu import GpuCase, run_case
+from gnnexp.testing.on_gpu import GpuCase, train_on_gpu
 from gnnexp.testing.ranks import RankPools
 from gnnexp.testing.ways import WAYS, config_in, placed
 
@@ -20,7 +20,7 @@ pytestmark = [
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("model", ["gcn", "sage"])
 def test_weights_are_those_of_the_cpu(ranks: RankPools, way: str, model: str) -> None:
-    found = run_case(ranks, GpuCase(2, model, way, weighted=True), steps=3)
+    found = train_on_gpu(ranks, GpuCase(2, model, way, weighted=True), steps=3)
     assert not found.problems
 
 

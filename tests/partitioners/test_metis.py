@@ -18,7 +18,7 @@ from gnnexp.graph.graph import Graph, Splits
 from gnnexp.graph.quality import quality
 from gnnexp.kernels.graph.undirected import undirected
 from gnnexp.partitioners.metis import MetisPartitioner
-from gnnexp.partitioners.metis_library import check_limits, index_dtype, part_graph
+from gnnexp.partitioners.metis_library import check_limits, metis_dtype, part_graph
 from gnnexp.partitioners.random import RandomPartitioner
 from gnnexp.testing.graphs import csc, edge_list
 from gnnexp.testing.strategies import graphs
@@ -58,8 +58,8 @@ def test_the_undirected_view_counts_every_edge_once_per_end(graph: Graph) -> Non
 @pytest.mark.parametrize("recursive", [True, False])
 def test_its_objective_is_the_reported_edge_cut(recursive: bool) -> None:
     graph = communities()
-    starts, neighbours, edge_weights = undirected(graph.indptr.numpy(), graph.indices.numpy(), index_dtype())
-    ones = np.ones((graph.num_nodes, 1), index_dtype())
+    starts, neighbours, edge_weights = undirected(graph.indptr.numpy(), graph.indices.numpy(), metis_dtype())
+    ones = np.ones((graph.num_nodes, 1), metis_dtype())
     _, cut = part_graph(starts, neighbours, ones, edge_weights, 4, recursive=recursive, imbalance=0.03, seed=0)
     partition = MetisPartitioner(balance=["vertices"], recursive=recursive).partition(graph, 4)
     assert round(quality(graph, partition)["edge_cut"] * graph.num_edges) == cut
@@ -152,9 +152,9 @@ def test_several_vertex_weights_need_our_own_call() -> None:
     """Why `metis_library` exists: pymetis reads the first V numbers of `[V, 2]` weights, in silence."""
     pymetis = pytest.importorskip("pymetis")
     graph = replace(communities(), edge_types=None)
-    starts, neighbours, _ = undirected(graph.indptr.numpy(), graph.indices.numpy(), index_dtype())
+    starts, neighbours, _ = undirected(graph.indptr.numpy(), graph.indices.numpy(), metis_dtype())
     adjacency = pymetis.CSRAdjacency(starts, neighbours)
-    weights = np.ones(2 * graph.num_nodes, index_dtype())
+    weights = np.ones(2 * graph.num_nodes, metis_dtype())
     weights[graph.num_nodes :] = 10**6
     plain = pymetis.part_graph(4, adjacency, vweights=weights[: graph.num_nodes], recursive=False)
     double = pymetis.part_graph(4, adjacency, vweights=weights, recursive=False)

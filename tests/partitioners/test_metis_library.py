@@ -13,14 +13,14 @@ import pytest
 
 from gnnexp.errors import RunError
 from gnnexp.partitioners import metis_library
-from gnnexp.partitioners.metis_library import index_dtype, part_graph, printed_by_c
+from gnnexp.partitioners.metis_library import metis_dtype, part_graph, printed_by_c
 
 Graph = tuple[np.ndarray, np.ndarray, np.ndarray, int, bool]
 
 
 def small_graphs(count: int) -> Iterator[Graph]:
     """Graphs of 2 to 13 vertices in up to as many parts: METIS prints lines for some of them."""
-    draw, dtype = np.random.default_rng(0), index_dtype()
+    draw, dtype = np.random.default_rng(0), metis_dtype()
     for _ in range(count):
         size = int(draw.integers(2, 14))
         linked = np.triu(draw.random((size, size)) < draw.choice([0.1, 0.5, 1]), 1)

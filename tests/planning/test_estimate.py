@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import hardware_of
 from gnnexp.planning.estimate import estimate_epoch
-from gnnexp.planning.machine import Machine, all_machines, machine_named, machine_of, machines_named
+from gnnexp.planning.machine import Machine, all_machines, machine_named, machine_of_profile, machines_named
 from gnnexp.planning.work import Workload
 
 WORK = Workload(
@@ -40,7 +40,7 @@ GPU = {
 
 
 def described(name: str, hardware: dict[str, Any]) -> Machine:
-    return machine_of(name, hardware_of({"hardware": hardware}))
+    return machine_of_profile(name, hardware_of({"hardware": hardware}))
 
 
 def test_parts_by_hand() -> None:

@@ -18,7 +18,7 @@ from gnnexp.planning.gpu_links import (
     Said,
     as_facts,
     from_facts,
-    lines_of,
+    link_lines,
     links_of,
     pairs_of_ranks,
 )
@@ -61,9 +61,9 @@ def test_a_machine_that_says_too_little_has_no_known_links(said: Said) -> None:
 def test_pairs_are_told_by_their_link() -> None:
     pairs = [Pair((0, 1), "NV18", (3e11, 4e11, 5e11)), Pair((2, 3), "NV18", (2e11, 2e11)), Pair((0, 2), "SYS", (2e10,))]
     assert from_facts(as_facts(pairs)) == pairs
-    nvlink, pcie = lines_of(pairs)
+    nvlink, pcie = link_lines(pairs)
     assert "by NV18: 2;" in nvlink and "3e+11 (2e+11 to 4e+11)" in nvlink
-    assert "by SYS: 1;" in pcie and lines_of([]) == []
+    assert "by SYS: 1;" in pcie and link_lines([]) == []
 
 
 def _pairs() -> list[Pair]:

@@ -10,7 +10,7 @@ import pytest
 from gnnexp.config.compose import compose
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import hardware_of
-from gnnexp.planning.machine import Machine, machine_of
+from gnnexp.planning.machine import Machine, machine_of_profile
 
 ALONE: dict[str, Any] = {
     "nodes": 1,
@@ -23,7 +23,7 @@ ALONE: dict[str, Any] = {
 
 
 def described(name: str, hardware: dict[str, Any]) -> Machine:
-    return machine_of(name, hardware_of({"hardware": hardware}))
+    return machine_of_profile(name, hardware_of({"hardware": hardware}))
 
 
 def test_a_rank_that_is_alone_needs_neither_latency_nor_link() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gnnexp.cli.main import run_command
-from gnnexp.provenance.deprecated import ALL, Deprecation, note, note_moved
+from gnnexp.provenance.deprecated import ALL, Deprecation, note_moved, tell_user
 from gnnexp.provenance.older import MOVED, moved_targets
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ def test_the_page_has_all_of_them() -> None:
 
 
 def test_a_note_is_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    note(Deprecation("this", "0.2", "0.3", "use that"))
+    tell_user(Deprecation("this", "0.2", "0.3", "use that"))
     said = capsys.readouterr()
     assert said.err == "note: this: deprecated in gnnexp 0.2, removed in 0.3; use that\n" and not said.out
 

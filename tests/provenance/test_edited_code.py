@@ -131,7 +131,7 @@ def test_a_job_that_waited_has_the_code_that_it_executed(workplace: Path, monkey
     """The run directory is made, then the code is edited, then the ranks start, as in the queue of a cluster."""
     from gnnexp.cli.console import make_console
     from gnnexp.cli.running.execute import carry_out, start_run
-    from gnnexp.cli.running.prepare import checked
+    from gnnexp.cli.running.prepare import checked_config
     from gnnexp.launchers.base import Launchers
 
     words = [
@@ -146,7 +146,7 @@ def test_a_job_that_waited_has_the_code_that_it_executed(workplace: Path, monkey
         "hydra.run.dir=run",
     ]
     monkeypatch.syspath_prepend(str(workplace))
-    composed, console = checked(words, "conf"), make_console()
+    composed, console = checked_config(words, "conf"), make_console()
     experiment = experiment_of(composed.config)
     start_run(composed, experiment, console, None)
     (workplace / "mymodel.py").write_text(MODEL.replace("= 1", "= 2"))
@@ -303,7 +303,9 @@ def test_a_run_whose_job_may_be_alive_is_not_set_aside(
     ]
     assert run_command(arguments) == 0
     for answer in (Alive("4711", "RUNNING"), UnknownJob("4711", "squeue does not answer")):
-        monkeypatch.setattr("gnnexp.cli.commands.resume.ask", lambda run_dir, controller, answer=answer: answer)
+        monkeypatch.setattr(
+            "gnnexp.cli.commands.resume.job_state_of", lambda run_dir, controller, answer=answer: answer
+        )
         assert run_command([*arguments, "--rerun"]) == 2
         assert "4711" in capsys.readouterr().err
         assert [path.name for path in (workplace / "runs").iterdir()] == ["one"]

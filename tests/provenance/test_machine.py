@@ -16,7 +16,7 @@ from gnnexp.provenance.machine import (
     UNKNOWN,
     Node,
     hardware,
-    kind_of,
+    kind_of_nodes,
     machine_of,
     node_of_launch,
     read_node,
@@ -30,11 +30,11 @@ LOCAL = {"hardware": {"launcher": {"_target_": "gnnexp.launchers.local.LocalLaun
 
 
 def test_all_but_the_name_makes_a_kind() -> None:
-    assert kind_of([NODE, replace(NODE, host="n2")]) == NODE.kind == "64 cores of EPYC, A100, torch 2.13.0"
+    assert kind_of_nodes([NODE, replace(NODE, host="n2")]) == NODE.kind == "64 cores of EPYC, A100, torch 2.13.0"
     others = [replace(NODE, cpu="Xeon"), replace(NODE, cores=32), replace(NODE, gpus=()), replace(NODE, torch="2.12")]
-    assert len({kind_of([other]) for other in (NODE, *others)}) == 5
-    assert kind_of([others[0], NODE]) == kind_of([NODE, others[0]]) == f"{NODE.kind} + {others[0].kind}"
-    assert kind_of([]) == UNKNOWN
+    assert len({kind_of_nodes([other]) for other in (NODE, *others)}) == 5
+    assert kind_of_nodes([others[0], NODE]) == kind_of_nodes([NODE, others[0]]) == f"{NODE.kind} + {others[0].kind}"
+    assert kind_of_nodes([]) == UNKNOWN
 
 
 def test_a_record_is_read_back() -> None:

@@ -11,9 +11,9 @@ from run_folder import write_epochs, write_job, write_result
 
 from gnnexp.cli.main import run_command
 from gnnexp.errors import DataError
-from gnnexp.record.archive import pack
+from gnnexp.record.archive import pack_records
 from gnnexp.record.columnar import read_records
-from gnnexp.record.importing import unpack
+from gnnexp.record.importing import unpack_records
 from gnnexp.record.runs import find_runs, read_run
 
 
@@ -36,8 +36,8 @@ def test_what_goes_in_comes_out(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     runs = make_sweep(here)
     file = tmp_path / "some.parquet"
-    assert pack(["some"], file, here) == 2
-    assert unpack(file, there) == (2, 0)
+    assert pack_records(["some"], file, here) == 2
+    assert unpack_records(file, there) == (2, 0)
     for run in runs[:2]:
         ours, theirs = read_run(here / run), read_run(there / run)
         assert (ours.epochs, ours.summary) == (theirs.epochs, theirs.summary)
@@ -49,9 +49,9 @@ def test_what_goes_in_comes_out(tmp_path: Path) -> None:
 
 def test_what_was_imported_is_exported_as_it_came(tmp_path: Path) -> None:
     make_sweep(tmp_path / "here")
-    pack(["some"], tmp_path / "a.parquet", tmp_path / "here")
-    unpack(tmp_path / "a.parquet", tmp_path / "there")
-    pack(["some"], tmp_path / "b.parquet", tmp_path / "there")
+    pack_records(["some"], tmp_path / "a.parquet", tmp_path / "here")
+    unpack_records(tmp_path / "a.parquet", tmp_path / "there")
+    pack_records(["some"], tmp_path / "b.parquet", tmp_path / "there")
     ours, theirs = read_records(tmp_path / "a.parquet"), read_records(tmp_path / "b.parquet")
     assert json.dumps(ours.results) == json.dumps(theirs.results) and len(ours.results) == 2
     assert not any(word in json.dumps(theirs.results) for word in ("tracker", "imported"))
@@ -62,16 +62,16 @@ def test_what_was_imported_is_exported_as_it_came(tmp_path: Path) -> None:
 def test_no_checkpoint_is_named_that_an_archive_does_not_have(tmp_path: Path) -> None:
     for run in make_sweep(tmp_path / "here")[:2]:
         write_result(tmp_path / "here" / run, best={"epoch": 1, "checkpoint": "checkpoints/best"})
-    pack(["some"], tmp_path / "a.parquet", tmp_path / "here")
+    pack_records(["some"], tmp_path / "a.parquet", tmp_path / "here")
     records = read_records(tmp_path / "a.parquet").results
     assert [record["best"] for record in records.values()] == [{"epoch": 1, "checkpoint": None}] * 2
 
 
 def test_the_same_records_make_the_same_bytes(tmp_path: Path) -> None:
     make_sweep(tmp_path)
-    pack(["some"], tmp_path / "a.parquet", tmp_path)
+    pack_records(["some"], tmp_path / "a.parquet", tmp_path)
     os.utime(tmp_path / "runs" / "sweeps" / "some.json", (1, 1))
-    pack(["some"], tmp_path / "b.parquet", tmp_path)
+    pack_records(["some"], tmp_path / "b.parquet", tmp_path)
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
 
 
@@ -79,10 +79,10 @@ def test_damaged_records_are_not_exported(tmp_path: Path) -> None:
     run, *_ = make_sweep(tmp_path)
     (tmp_path / run / "result.json").write_text("[" * 100_000)
     with pytest.raises(DataError, match=r"run-0/result\.json"):
-        pack(["some"], tmp_path / "some.parquet", tmp_path)
+        pack_records(["some"], tmp_path / "some.parquet", tmp_path)
     (tmp_path / "runs" / "sweeps" / "some.json").write_text("{")
     with pytest.raises(DataError, match=r"sweeps/some\.json"):
-        pack(["some"], tmp_path / "some.parquet", tmp_path)
+        pack_records(["some"], tmp_path / "some.parquet", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
 
 

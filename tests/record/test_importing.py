@@ -22,7 +22,7 @@ from run_folder import write_epochs, write_job, write_result
 
 from gnnexp.cli.main import run_command
 from gnnexp.errors import ConfigError, DataError
-from gnnexp.record.importing import unpack
+from gnnexp.record.importing import unpack_records
 from gnnexp.record.records import load_job, load_result, read_epochs
 from gnnexp.record.runs import find_runs, read_run
 
@@ -72,7 +72,7 @@ def test_an_imported_run_says_so_and_has_no_tracker(tmp_path: Path, good: dict[s
         tmp_path / "gift.tar.xz",
         {f"{RUN}/result.json": good, f"{RUN}/job.json": good, f"{RUN}/config.yaml": b"tracker: {_target_: os.system}"},
     )
-    assert unpack(file, tmp_path) == (1, 0)
+    assert unpack_records(file, tmp_path) == (1, 0)
     place = tmp_path / RUN
     for found in (load_job(place), load_result(place)):
         assert "tracker" not in found["config"]
@@ -84,7 +84,7 @@ def test_an_imported_run_says_so_and_has_no_tracker(tmp_path: Path, good: dict[s
 
 def test_other_files_of_a_run_are_made_from_its_result(tmp_path: Path, good: dict[str, Any]) -> None:
     other = {**good, "config": {**good["config"], "seed": 5}, "graph": "/etc", "partition": "/etc"}
-    unpack(
+    unpack_records(
         archive(
             tmp_path / "x.tar.xz",
             {f"{RUN}/job.json": other, f"{RUN}/epochs.jsonl": b"no JSON\n", f"{RUN}/result.json": good},
@@ -115,19 +115,19 @@ def test_no_checkpoint_is_named_that_is_not_there(
 ) -> None:
     """Earlier versions exported its name."""
     file = archive(tmp_path / "a.tar.xz", {f"{RUN}/result.json": {**good, "best": best}})
-    unpack(file, tmp_path / "there")
+    unpack_records(file, tmp_path / "there")
     assert load_result(tmp_path / "there" / RUN)["best"] == taken
 
 
 def test_what_makes_a_terminal_do_something_is_replaced(tmp_path: Path, good: dict[str, Any]) -> None:
     good["reason"] = "\x1b]0;owned\x07 line\nline \x9b31m"
-    unpack(archive(tmp_path / "x.tar.xz", {f"{RUN}/result.json": good}), tmp_path)
+    unpack_records(archive(tmp_path / "x.tar.xz", {f"{RUN}/result.json": good}), tmp_path)
     assert read_run(tmp_path / RUN).reason == "\ufffd]0;owned\ufffd line\nline \ufffd31m"
 
 
 def test_a_sweeps_state_leads_to_runs_of_its_archive_only(tmp_path: Path, good: dict[str, Any]) -> None:
     members = {f"{RUN}/result.json": good, "runs/sweeps/gift.json": state(RUN, "/etc", "runs/mine", f"{RUN}/../../x")}
-    unpack(archive(tmp_path / "x.tar.xz", members), tmp_path)
+    unpack_records(archive(tmp_path / "x.tar.xz", members), tmp_path)
     cases = json.loads((tmp_path / "runs/sweeps/gift.json").read_text())["cases"]
     assert [case["run_dir"] for case in cases] == [RUN, "", "", ""]
 
@@ -146,7 +146,7 @@ def test_a_directory_that_is_there_stays_as_it_is(tmp_path: Path, good: dict[str
     elif there == "dangling":
         place.symlink_to("nowhere")
     before = tree(tmp_path / "runs")
-    assert unpack(archive(tmp_path / "x.tar.xz", {f"{RUN}/result.json": good}), tmp_path) == (0, 1)
+    assert unpack_records(archive(tmp_path / "x.tar.xz", {f"{RUN}/result.json": good}), tmp_path) == (0, 1)
     assert tree(tmp_path / "runs") == before
     assert there != "begun" or (place / "job.json").read_text() == "my begun run"
 
@@ -154,7 +154,9 @@ def test_a_directory_that_is_there_stays_as_it_is(tmp_path: Path, good: dict[str
 def test_a_sweeps_state_that_is_there_stays_as_it_is(tmp_path: Path, good: dict[str, Any]) -> None:
     (tmp_path / "runs/sweeps").mkdir(parents=True)
     (tmp_path / "runs/sweeps/gift.json").write_text("mine")
-    unpack(archive(tmp_path / "x.tar.xz", {f"{RUN}/result.json": good, "runs/sweeps/gift.json": state(RUN)}), tmp_path)
+    unpack_records(
+        archive(tmp_path / "x.tar.xz", {f"{RUN}/result.json": good, "runs/sweeps/gift.json": state(RUN)}), tmp_path
+    )
     assert (tmp_path / "runs/sweeps/gift.json").read_text() == "mine"
 
 
@@ -164,18 +166,18 @@ def test_nothing_is_put_into_a_run(tmp_path: Path, good: dict[str, Any], inner: 
     (tmp_path / RUN).mkdir(parents=True)
     (tmp_path / RUN / "job.json").write_text("mine")
     with pytest.raises(DataError, match=f"inside of {RUN}"):
-        unpack(file, tmp_path)
+        unpack_records(file, tmp_path)
     assert tree(tmp_path / "runs") == ["gift", "gift/one", "gift/one/job.json"]
     both = archive(tmp_path / "y.tar.xz", {f"{RUN}/result.json": good, f"{inner}/result.json": good})
     with pytest.raises(DataError, match=f"inside of {RUN}"):
-        unpack(both, tmp_path / "there")
+        unpack_records(both, tmp_path / "there")
     assert not (tmp_path / "there").exists()
 
 
 def test_a_run_without_a_result_is_refused_by_its_name(tmp_path: Path, good: dict[str, Any]) -> None:
     file = archive(tmp_path / "x.tar.xz", {f"{RUN}/result.json": good, "runs/gift/two/job.json": good})
     with pytest.raises(DataError, match="runs/gift/two"):
-        unpack(file, tmp_path / "there")
+        unpack_records(file, tmp_path / "there")
     assert not (tmp_path / "there").exists()
 
 
@@ -212,7 +214,7 @@ def test_an_import_that_is_killed_leaves_nothing_half(
     assert len(find_runs(there / "runs")) == whole
     assert all(load_job(run.path) for run in find_runs(there / "runs"))
     assert not (there / "runs/sweeps/gift.json").exists()
-    assert unpack(file, there) == (3 - whole, whole)
+    assert unpack_records(file, there) == (3 - whole, whole)
     assert len(find_runs(there / "runs")) == 3 and not [name for name in tree(there) if "import-" in name]
     assert (there / "runs/sweeps/gift.json").exists()
 
@@ -223,7 +225,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, good: dict[str, Any], monkey
 
     monkeypatch.setattr("gnnexp.record.importing.write_text", full)
     with pytest.raises(DataError, match="No space left on device"):
-        unpack(archive(tmp_path / "x.tar.xz", {f"{RUN}/result.json": good}), tmp_path / "there")
+        unpack_records(archive(tmp_path / "x.tar.xz", {f"{RUN}/result.json": good}), tmp_path / "there")
     assert not (tmp_path / "there").exists()
 
 
@@ -232,9 +234,9 @@ def test_one_import_at_a_time(tmp_path: Path, good: dict[str, Any]) -> None:
     lock = os.open(tmp_path / "runs", os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
     with pytest.raises(ConfigError, match="another import"):
-        unpack(archive(tmp_path / "x.tar.xz", {f"{RUN}/result.json": good}), tmp_path)
+        unpack_records(archive(tmp_path / "x.tar.xz", {f"{RUN}/result.json": good}), tmp_path)
     os.close(lock)
-    assert unpack(tmp_path / "x.tar.xz", tmp_path) == (1, 0)
+    assert unpack_records(tmp_path / "x.tar.xz", tmp_path) == (1, 0)
 
 
 # --- what is no archive of ours --------------------------------------------------------------------------------------
@@ -269,7 +271,7 @@ NAMES = [
 def test_a_foreign_member_is_refused_and_nothing_is_written(tmp_path: Path, good: dict[str, Any], name: str) -> None:
     file = archive(tmp_path / "x.tar.xz", {f"{RUN}/result.json": good, name: good})
     with pytest.raises(DataError, match="no file of a record"):
-        unpack(file, tmp_path / "there")
+        unpack_records(file, tmp_path / "there")
     assert not (tmp_path / "there").exists()
 
 
@@ -281,7 +283,7 @@ def test_names_that_no_system_takes(tmp_path: Path, value: str) -> None:
         entry.pax_headers = {"path": value}
         written.addfile(entry)
     with pytest.raises(DataError):
-        unpack(file, tmp_path / "there")
+        unpack_records(file, tmp_path / "there")
     assert not (tmp_path / "there").exists()
 
 
@@ -304,7 +306,7 @@ def test_only_regular_files(tmp_path: Path, kind: bytes) -> None:
         entry.type, entry.linkname = kind, "/etc/passwd"
         written.addfile(entry)
     with pytest.raises(DataError, match="no file of a record"):
-        unpack(file, tmp_path / "there")
+        unpack_records(file, tmp_path / "there")
 
 
 @pytest.mark.parametrize(
@@ -317,7 +319,7 @@ def test_headers_that_change_what_a_file_is(tmp_path: Path, header: dict[str, st
         entry.pax_headers = header
         written.addfile(entry)
     with pytest.raises(DataError, match="no part of a record"):
-        unpack(file, tmp_path / "there")
+        unpack_records(file, tmp_path / "there")
 
 
 def test_a_file_that_is_there_twice(tmp_path: Path, good: dict[str, Any]) -> None:
@@ -328,7 +330,7 @@ def test_a_file_that_is_there_twice(tmp_path: Path, good: dict[str, Any]) -> Non
             entry.size = len(content)
             written.addfile(entry, io.BytesIO(content))
     with pytest.raises(DataError, match="twice"):
-        unpack(tmp_path / "x.tar.xz", tmp_path / "there")
+        unpack_records(tmp_path / "x.tar.xz", tmp_path / "there")
 
 
 @pytest.mark.parametrize(
@@ -347,7 +349,7 @@ def test_a_file_that_is_there_twice(tmp_path: Path, good: dict[str, Any]) -> Non
 def test_a_record_of_another_shape_is_refused(tmp_path: Path, good: dict[str, Any], damage: Any) -> None:
     damage(good)
     with pytest.raises(DataError, match=f"{RUN}/result.json"):
-        unpack(archive(tmp_path / "x.tar.xz", {f"{RUN}/result.json": good}), tmp_path / "there")
+        unpack_records(archive(tmp_path / "x.tar.xz", {f"{RUN}/result.json": good}), tmp_path / "there")
     assert not (tmp_path / "there").exists()
 
 
@@ -358,7 +360,7 @@ def _deep(levels: int) -> list[Any]:
 @pytest.mark.parametrize("content", [b"\xff\x00", b"[" * 100_000, b'"\\ud800"', b"", b"1" * 5000])
 def test_a_record_that_is_no_json(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(DataError, match=f"{RUN}/result.json"):
-        unpack(archive(tmp_path / "x.tar.xz", {f"{RUN}/result.json": content}), tmp_path / "there")
+        unpack_records(archive(tmp_path / "x.tar.xz", {f"{RUN}/result.json": content}), tmp_path / "there")
 
 
 def test_damaged_and_empty(tmp_path: Path, good: dict[str, Any]) -> None:
@@ -367,7 +369,7 @@ def test_damaged_and_empty(tmp_path: Path, good: dict[str, Any]) -> None:
     for content in (b"", whole[: len(whole) // 2], b"no archive", whole[:-8], whole + b"more", whole + whole):
         file.write_bytes(content)
         with pytest.raises(DataError, match="must be a whole file"):
-            unpack(file, tmp_path / "there")
+            unpack_records(file, tmp_path / "there")
         assert not (tmp_path / "there").exists()
 
 
@@ -428,13 +430,13 @@ def test_a_decoder_gets_no_more_memory_than_ours_needs(tmp_path: Path) -> None:
     assert lzma.decompress(bytes(content)) == bytes(1 << 12)
     (tmp_path / "x.tar.xz").write_bytes(content)
     with pytest.raises(DataError, match="Memory usage limit"):
-        unpack(tmp_path / "x.tar.xz", tmp_path / "there")
+        unpack_records(tmp_path / "x.tar.xz", tmp_path / "there")
 
 
 def test_a_tar_is_read_with_a_note_that_names_the_release_of_its_removal(
     tmp_path: Path, good: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert unpack(archive(tmp_path / "x.tar.xz", {f"{RUN}/result.json": good}), tmp_path / "there") == (1, 0)
+    assert unpack_records(archive(tmp_path / "x.tar.xz", {f"{RUN}/result.json": good}), tmp_path / "there") == (1, 0)
     said = capsys.readouterr()
     assert "removed in 0.3" in said.err and "gnnexp export" in said.err and not said.out
 

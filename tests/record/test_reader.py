@@ -13,7 +13,7 @@ from run_folder import write_epochs, write_job, write_result
 
 from gnnexp.errors import DataError
 from gnnexp.record.columnar import Records, write_records
-from gnnexp.record.importing import unpack
+from gnnexp.record.importing import unpack_records
 from gnnexp.record.reader import rows
 
 RUN = "runs/gift/one"
@@ -29,7 +29,7 @@ def good(tmp_path: Path) -> dict[str, Any]:
 
 def refused(file: Path, match: str = "x.parquet") -> None:
     with pytest.raises(DataError, match=match):
-        unpack(file, file.parent / "there")
+        unpack_records(file, file.parent / "there")
     assert not (file.parent / "there").exists()
 
 

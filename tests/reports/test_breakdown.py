@@ -9,7 +9,7 @@ import pytest
 
 from gnnexp.measure.phases import PHASES
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.breakdown import breakdown_of, write
+from gnnexp.reports.breakdown import breakdown_of, write_breakdown
 
 
 def run_of(path: Path, **metrics: float) -> RecordedRun:
@@ -48,7 +48,7 @@ def test_the_phases_add_up_to_the_epoch(tmp_path: Path) -> None:
 
 
 def test_the_file(tmp_path: Path) -> None:
-    write(run_of(tmp_path), tmp_path)
+    write_breakdown(run_of(tmp_path), tmp_path)
     assert {file.name for file in tmp_path.iterdir()} == {"breakdown.csv"}
     header, *rows = csv.reader((tmp_path / "breakdown.csv").open())
     assert header[0] == "phase" and len(rows) == 6

@@ -9,7 +9,7 @@ import pytest
 
 from gnnexp.errors import DataError
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.compare import compare
+from gnnexp.reports.compare import comparison_of
 
 FIRST = {
     "time/epoch_s_mean": 10.0,
@@ -48,7 +48,7 @@ def make_run(name: str, metrics: dict[str, float], hidden: int = 8) -> RecordedR
 
 
 def rows_of(first: RecordedRun, second: RecordedRun, part: str) -> list[tuple[str, ...]]:
-    return [row[1:] for row in compare(first, second).rows if row[0] == part]
+    return [row[1:] for row in comparison_of(first, second).rows if row[0] == part]
 
 
 def test_only_settings_that_differ() -> None:
@@ -79,7 +79,7 @@ def test_a_phase_that_only_one_run_tells_apart_explains_nothing() -> None:
         ("time/backward_s", "0.5", "1.2", "+0.7", "2.400", "350.0"),
         ("time/wait_s", "0.5", "–", "–", "–", ""),
     ]
-    assert "wait" not in compare(first, second).heading
+    assert "wait" not in comparison_of(first, second).heading
 
 
 def test_bytes_work_memory_and_the_metric() -> None:
@@ -95,23 +95,23 @@ def test_bytes_work_memory_and_the_metric() -> None:
 
 
 def test_the_sentence_names_what_explains_the_difference() -> None:
-    table = compare(make_run("a", FIRST), make_run("b", SECOND))
+    table = comparison_of(make_run("a", FIRST), make_run("b", SECOND))
     assert table.heading == (
         "B's epoch is 5 s shorter than A's (5 s, 10 s: x 0.5), mainly by load -5 s (100 % of the difference)."
     )
-    other = compare(make_run("a", SECOND), make_run("b", FIRST)).heading
+    other = comparison_of(make_run("a", SECOND), make_run("b", FIRST)).heading
     assert other.startswith("B's epoch is 5 s longer than A's (10 s, 5 s: x 2), mainly by load +5 s (100 %")
     worse = {**SECOND, "time/epoch_s_mean": 6.0, "time/forward_s_mean": 4.0}
-    assert compare(make_run("a", FIRST), make_run("b", worse)).heading.endswith(", against forward +2 s.")
-    assert compare(make_run("a", FIRST), make_run("b", {**FIRST, "time/epoch_s_mean": 10.1})).heading == (
+    assert comparison_of(make_run("a", FIRST), make_run("b", worse)).heading.endswith(", against forward +2 s.")
+    assert comparison_of(make_run("a", FIRST), make_run("b", {**FIRST, "time/epoch_s_mean": 10.1})).heading == (
         "Both take equally long: 10 s an epoch and 10.1 s."
     )
-    assert compare(make_run("a", {}), make_run("b", {})).heading == "One of the runs has no epoch time."
+    assert comparison_of(make_run("a", {}), make_run("b", {})).heading == "One of the runs has no epoch time."
     assert table.markdown().startswith(table.heading)
 
 
 def test_runs_that_did_not_finish_are_refused_both_at_once() -> None:
     failed = replace(make_run("a", FIRST), status="failed", reason="rank 0 died")
     with pytest.raises(DataError) as caught:
-        compare(failed, replace(failed, path=Path("b")))
+        comparison_of(failed, replace(failed, path=Path("b")))
     assert [problem.key for problem in caught.value.problems] == ["a", "b"] and "rank 0 died" in str(caught.value)

@@ -13,8 +13,8 @@ from gnnexp.planning.machine import Machine
 from gnnexp.planning.work import work_of
 from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.estimates_column import estimated_s, with_estimates
-from gnnexp.reports.paper_table import PublishedTable, make_table
-from gnnexp.reports.paper_table import make_table as make_published
+from gnnexp.reports.paper_table import PublishedTable, make_paper_table
+from gnnexp.reports.paper_table import make_paper_table as make_published
 from gnnexp.reports.table import RunGroup, make_columns
 
 MACHINE = Machine(
@@ -96,7 +96,7 @@ def test_the_column_stands_after_the_papers_and_the_caption_says_how_good_it_is(
         group_of(run_of("gsplit", 2e6)),
         group_of(failed),
     ]
-    table = with_estimates(make_table(groups, ["system"], PUBLISHED), groups, MACHINE, PUBLISHED.paper, PUBLISHED)
+    table = with_estimates(make_paper_table(groups, ["system"], PUBLISHED), groups, MACHINE, PUBLISHED.paper, PUBLISHED)
     assert table.header == ("system", "epoch_s", "epoch_s, paper", "epoch_s, estimated", "load_s", "load_s, paper")
     dgl, p3, gsplit = (estimated_s(group, MACHINE) for group in groups[:3])
     assert [row[3] for row in table.rows] == [f"{dgl:.4g}", f"{p3:.4g}", f"{gsplit:.4g}", "–"]

@@ -14,9 +14,9 @@ from run_folder import write_epochs, write_job, write_result
 from gnnexp.provenance.machine import Node
 from gnnexp.record.runs import MACHINE, RecordedRun, read_run
 from gnnexp.reports import overview
-from gnnexp.reports.compare import compare
+from gnnexp.reports.compare import comparison_of
 from gnnexp.reports.figures.draw import draw
-from gnnexp.reports.figures.panels import Figure, cut
+from gnnexp.reports.figures.panels import Figure, panels_of_figure
 from gnnexp.reports.labels import label_runs
 from gnnexp.reports.queries import answer
 from gnnexp.reports.queries.query import query_names
@@ -67,17 +67,17 @@ def test_no_speed_up_is_drawn_between_them() -> None:
 
 
 def test_the_list_of_runs_names_them(two_kinds: list[RecordedRun]) -> None:
-    table = overview.make_table(two_kinds)
+    table = overview.make_overview(two_kinds)
     assert table.header[-1] == MACHINE and {row[-1] for row in table.rows} == {SMALL.kind, LARGE.kind}
-    assert MACHINE not in overview.make_table(two_kinds[:2]).header
+    assert MACHINE not in overview.make_overview(two_kinds[:2]).header
 
 
 def test_a_comparison_of_two_runs_names_them(two_kinds: list[RecordedRun]) -> None:
     first, _, last = two_kinds
-    table = compare(first, last)
+    table = comparison_of(first, last)
     assert ("setting", MACHINE, SMALL.kind, LARGE.kind) in [row[:4] for row in table.rows]
     assert "seconds are not comparable" in table.caption
-    assert "comparable" not in compare(*two_kinds[:2]).caption
+    assert "comparable" not in comparison_of(*two_kinds[:2]).caption
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_comparison_of_two_runs_names_them(two_kinds: list[RecordedRun]) -> No
 )
 def test_a_figure_has_a_series_or_a_panel_for_each_kind(figure: Figure) -> None:
     runs = [made_on(figure_run("dgl", 1.0, seed=0), SMALL), made_on(figure_run("dgl", 9.0, seed=0), LARGE)]
-    panels = cut(figure, runs, ("system",))
+    panels = panels_of_figure(figure, runs, ("system",))
     assert sum(len(panel.series) for panel in panels) == 2
     assert all(len(group.runs) == 1 for panel in panels for group in panel.series.values())
 

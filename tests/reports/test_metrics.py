@@ -11,10 +11,10 @@ import pytest
 from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.metrics import (
     axis_of,
-    check_header,
     check_metric,
     header_factor,
     typical_epoch,
+    unit_problems,
     unrecorded,
     value_of,
 )
@@ -87,7 +87,7 @@ def test_captions_say_what_is_left_out() -> None:
     ],
 )
 def test_units_of_columns(header: str, metric: str, factor: float) -> None:
-    assert check_header("c", header, metric) == [] and header_factor(header) == factor
+    assert unit_problems("c", header, metric) == [] and header_factor(header) == factor
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_units_of_columns(header: str, metric: str, factor: float) -> None:
     ],
 )
 def test_units_that_do_not_fit(header: str, metric: str) -> None:
-    (problem,) = check_header("c", header, metric)
+    (problem,) = unit_problems("c", header, metric)
     assert problem.key == "c"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.overview import make_table
+from gnnexp.reports.overview import make_overview
 from gnnexp.reports.page.page import run_line
 
 
@@ -59,11 +59,11 @@ RUNS = [
     ],
 )
 def test_orders(sort: str, order: list[str]) -> None:
-    assert [row[0] for row in make_table(RUNS, sort).rows] == order
+    assert [row[0] for row in make_overview(RUNS, sort).rows] == order
 
 
 def test_the_cells() -> None:
-    table = make_table(RUNS)
+    table = make_overview(RUNS)
     rows = {row[0]: dict(zip(table.header, row, strict=True)) for row in table.rows}
     assert rows["fast"] == {
         "system": "fast",
@@ -93,6 +93,6 @@ def test_the_cells() -> None:
 )
 def test_a_run_that_ended_early_is_marked(ended: str, status: str, reason: str) -> None:
     run = replace(RUNS[0], ended=ended)
-    table, line = make_table([run]), run_line(run)
+    table, line = make_overview([run]), run_line(run)
     assert table.rows[0][table.header.index("status")] == status
     assert (line.status, line.reason) == ("finished", reason)

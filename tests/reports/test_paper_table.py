@@ -9,7 +9,7 @@ import pytest
 
 from gnnexp.errors import ConfigError
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.paper_table import make_table, read_published
+from gnnexp.reports.paper_table import make_paper_table, read_published
 from gnnexp.reports.table import RunGroup
 
 OPTIONS = {
@@ -45,7 +45,7 @@ def test_cells_by_hand() -> None:
         group_of(run_of("sancus", 1.0)),
         group_of(run_of("dgl", 3.0, "small")),
     ]
-    table = make_table(groups, ["system"], read_published(OPTIONS))
+    table = make_paper_table(groups, ["system"], read_published(OPTIONS))
     assert table.header == (
         "system",
         "load_s",
@@ -81,7 +81,7 @@ def test_rows_are_compared_with_those_of_their_own_machine() -> None:
         on("Xeon", group_of(run_of("gsplit", 200.0))),
         on("Xeon", group_of(run_of("dgl", 300.0))),
     ]
-    table = make_table(groups, ["system", "machine"], read_published(OPTIONS))
+    table = make_paper_table(groups, ["system", "machine"], read_published(OPTIONS))
     assert [row[-2] for row in table.rows] == ["1.00", "2.00", "1.00", "1.50"]
     assert "2 of 2 pairs" in table.caption
 
@@ -89,7 +89,7 @@ def test_rows_are_compared_with_those_of_their_own_machine() -> None:
 def test_another_system_of_ours_may_stand_for_a_papers() -> None:
     groups = [group_of(run_of("dgl", 4.0)), group_of(run_of("dgl_reference", 5.0)), group_of(run_of("p3", 1.0))]
     options = {**OPTIONS, "over": None, "columns": {"epoch_s": "time/epoch_s"}, "systems": {"dgl_reference": "dgl"}}
-    rows = make_table(groups, ["system"], read_published(options)).rows
+    rows = make_paper_table(groups, ["system"], read_published(options)).rows
     assert rows == (("dgl", "4", "–"), ("dgl_reference", "5", "73.4"), ("p3", "1", "14.1"))
 
 
@@ -124,7 +124,7 @@ def test_settings_of_rows_and_values_of_several_metrics() -> None:
         }
     )
     groups = [group_of(run(2)), group_of(run(3)), group_of(run(5))]
-    assert make_table(groups, ["system"], layers).rows == (
+    assert make_paper_table(groups, ["system"], layers).rows == (
         ("hongtu", "20", "25.1", "1.00", "1.00"),
         ("hongtu", "30", "40.0", "1.00", "1.00"),
         ("hongtu", "50", "–", "1.00", "–"),
@@ -139,7 +139,7 @@ def test_settings_of_rows_and_values_of_several_metrics() -> None:
         }
     )
     groups = [group_of(run(2, chunks)) for chunks in (8, 32, 3)]
-    assert [row[1:] for row in make_table(groups, ["system"], parts).rows] == [
+    assert [row[1:] for row in make_paper_table(groups, ["system"], parts).rows] == [
         ("3.5", "4.46"),
         ("3.5", "8.50"),
         ("3.5", "–"),
@@ -150,9 +150,9 @@ def test_what_the_paper_does_not_say_is_told() -> None:
     """SDT-GNN's Table IV names no model: without `where` no cell would be that of GraphSAGE."""
     options = {"paper": "sdt_gnn", "source": "Table IV", "columns": {"epoch_s": "time/epoch_s"}}
     groups = [group_of(run_of("distdgl", 2.0, "yelp_like"))]
-    assert make_table(groups, ["system"], read_published(options)).rows == (("distdgl", "2", "–"),)
+    assert make_paper_table(groups, ["system"], read_published(options)).rows == (("distdgl", "2", "–"),)
     without_model = read_published({**options, "where": {"model": ""}})
-    assert make_table(groups, ["system"], without_model).rows == (("distdgl", "2", "28.549"),)
+    assert make_paper_table(groups, ["system"], without_model).rows == (("distdgl", "2", "28.549"),)
 
 
 @pytest.mark.parametrize(

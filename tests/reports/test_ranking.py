@@ -11,7 +11,7 @@ import pytest
 from gnnexp.errors import ConfigError
 from gnnexp.planning.machine import Machine
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.ranking import make_table
+from gnnexp.reports.ranking import make_ranking
 
 # A second per float operation, everything else is free.
 SLOW = Machine(
@@ -58,7 +58,7 @@ def test_places_and_memory_and_what_was_measured() -> None:
         run_of("d", 1, 1, workers=4),
         run_of("e", -1, 1),
     ]
-    table = make_table(runs, [SLOW, replace(SLOW, name="vast", workers=64)])
+    table = make_ranking(runs, [SLOW, replace(SLOW, name="vast", workers=64)])
     cells = [(row[0], row[4], row[10], row[12], row[13], row[14]) for row in table.rows]
     # A layer of 2 x 3 over half of the rows, forwards and for its weights' gradient: 2 * 2 * 6 operations a row.
     assert cells == [
@@ -79,15 +79,15 @@ def test_runs_whose_products_have_no_rate_are_left_out_and_counted() -> None:
         run_of("b", 20, 10, train={"matmul": "tf32"}),
         run_of("c", 20, 10, train={"matmul": "bf16"}),
     ]
-    table = make_table(runs, [SLOW])
+    table = make_ranking(runs, [SLOW])
     assert [row[0] for row in table.rows] == ["a"] and "Left out: 2 runs whose train.matmul" in table.caption
-    table = make_table(runs, [replace(SLOW, flops_tf32=2.0)])
+    table = make_ranking(runs, [replace(SLOW, flops_tf32=2.0)])
     assert [(row[0], row[10]) for row in table.rows] == [("b", "120"), ("a", "240")]
     assert "Left out: 1 runs whose train.matmul" in table.caption
 
 
 def test_a_larger_graph_takes_longer_and_needs_more() -> None:
-    table = make_table([run_of("a", 20, 10), run_of("b", 10, 900)], [SLOW], scale=10.0)
+    table = make_ranking([run_of("a", 20, 10), run_of("b", 10, 900)], [SLOW], scale=10.0)
     assert [(row[0], row[10], row[12]) for row in table.rows] == [("a", "2400", "1"), ("b", "1200", "OOM")]
     assert "Counts times 10" in table.caption
 
@@ -114,7 +114,7 @@ def test_systems_in_the_published_order() -> None:
         planned("neutronstar", 20, 60_000, **gat),
         planned("sancus", 20, 40_000, **gat),
     ]
-    table = make_table(runs, [t4], scale="full")
+    table = make_ranking(runs, [t4], scale="full")
     published = {(row[0], row[2]): row[15] for row in table.rows}
     assert published == {
         ("distdgl", "gcn"): "2.27",
@@ -126,25 +126,25 @@ def test_systems_in_the_published_order() -> None:
     assert "2 of 3 pairs of systems are in the published order." in table.caption
     assert "Out of memory: 1 of the 2 that were published as such, and 0 others." in table.caption
     # Of half the graph nobody has published anything.
-    assert {row[15] for row in make_table(runs, [t4]).rows} == {"–"}
+    assert {row[15] for row in make_ranking(runs, [t4]).rows} == {"–"}
 
 
 def test_a_run_made_with_a_profile_is_estimated_on_it_whatever_its_ranks() -> None:
-    table = make_table([run_of("a", 20, 10, "slow", workers=4), run_of("b", 20, 10, workers=4)], [SLOW])
+    table = make_ranking([run_of("a", 20, 10, "slow", workers=4), run_of("b", 20, 10, workers=4)], [SLOW])
     assert [row[0] for row in table.rows] == ["a"] and table.rows[0][13] == "600"
 
 
 def test_chunks_are_told_and_profiles_that_say_too_little() -> None:
-    table = make_table([run_of("a", 20, 2500, paradigm={"chunks": 2})], [SLOW], untold=["local"])
+    table = make_ranking([run_of("a", 20, 2500, paradigm={"chunks": 2})], [SLOW], untold=["local"])
     assert table.rows[0][12] == "1"
     assert "by this factor: a 3." in table.caption and "without enough numbers: local." in table.caption
 
 
 def test_nothing_to_estimate_is_said_with_its_reason() -> None:
     with pytest.raises(ConfigError) as none:
-        make_table([], [SLOW])
+        make_ranking([], [SLOW])
     with pytest.raises(ConfigError) as other_ranks:
-        make_table([run_of("b", 20, 10, workers=4)], [SLOW])
+        make_ranking([run_of("b", 20, 10, workers=4)], [SLOW])
     assert "No run has the 2 ranks of slow." in str(none.value) and "Left out" not in str(none.value)
     assert "1 runs with another number of ranks" in str(other_ranks.value)
 

@@ -17,7 +17,7 @@ from run_folder import metrics_of, write_epochs, write_job, write_result
 
 from gnnexp.errors import DataError
 from gnnexp.record.runs import RecordedRun, find_runs, read_run
-from gnnexp.reports.figures.drawing import BarPart, empty_figure, save_figure, stack
+from gnnexp.reports.figures.drawing import BarPart, draw_stack, empty_figure, save_figure
 from gnnexp.reports.figures.panels import Figure, Panel
 from gnnexp.reports.figures.stacked import draw
 from gnnexp.reports.metrics import interval_cell
@@ -239,10 +239,10 @@ def test_negatives_and_decoder_are_shown_where_there_are_any(tmp_path: Path) -> 
 def test_bars_are_stacked() -> None:
     axes = empty_figure(3, 2).add_subplot()
     parts = [BarPart("a", "C0", [1.0, 2.0]), BarPart("too thin", "C1", [2**-10, 0.0]), BarPart("b", "C2", [3.0, 0.5])]
-    assert stack(axes, [0, 1], parts) == [4 + 2**-10, 2.5]
+    assert draw_stack(axes, [0, 1], parts) == [4 + 2**-10, 2.5]
     assert axes.get_legend_handles_labels()[1] == ["a", "b"]
     assert [bar.get_y() for bar in axes.containers[1]] == [1 + 2**-10, 2.0]
-    assert stack(axes, [], [BarPart("none", "C0", [])]) == []
+    assert draw_stack(axes, [], [BarPart("none", "C0", [])]) == []
 
 
 def test_the_metric_that_chose_the_epoch_is_shown(tmp_path: Path) -> None:

@@ -8,24 +8,24 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.queries.answer import ask, draw, table_of
+from gnnexp.reports.queries.answer import answers_of, draw, table_of
 from gnnexp.reports.queries.query import read_query
 from gnnexp.reports.table import TextTable
 
 
 def table(name: str, runs: Sequence[RecordedRun]) -> TextTable:
-    return table_of(ask(read_query(name, "query"), runs))
+    return table_of(answers_of(read_query(name, "query"), runs))
 
 
 def data(name: str, figure: str, runs: Sequence[RecordedRun]) -> list[Mapping[str, Any]]:
     """Rows that a figure draws."""
-    (answer,) = ask(read_query(name, "query"), runs)
+    (answer,) = answers_of(read_query(name, "query"), runs)
     return [*answer.data[figure]]
 
 
 def figures(name: str, runs: Sequence[RecordedRun], folder: Path, title: str = "") -> list[Path]:
     query = read_query(name, "query")
-    return draw(query, ask(query, runs), folder, title)
+    return draw(query, answers_of(query, runs), folder, title)
 
 
 def both_of(name: str) -> tuple[Callable[[Sequence[RecordedRun]], TextTable], Callable[..., list[Path]]]:

@@ -22,7 +22,7 @@ from typing import Any
 import gnnexp
 from gnnexp.cli.console import make_console
 from gnnexp.cli.running.execute import execute
-from gnnexp.cli.running.prepare import checked, prepare
+from gnnexp.cli.running.prepare import checked_config, prepare
 from gnnexp.comm.environment import read_environment
 from gnnexp.components.schema import HardwareConfig, TrainConfig
 from gnnexp.components.signature import parameters_of
@@ -66,7 +66,7 @@ TOLERANCE = 1e-10
 def measured(system: str, ranks: RankPools, folder: Path) -> dict[str, Any]:
     """Losses of all steps, counts of both epochs, and the versions of a preset's components."""
     more = ["hardware.workers=1"] if system in ON_ONE else []
-    composed = checked([f"system={system}", *SMALL, *more, f"hydra.run.dir={folder / system}"], None)
+    composed = checked_config([f"system={system}", *SMALL, *more, f"hydra.run.dir={folder / system}"], None)
     (_launch if system in DRAWN_BY_DGL else partial(_run, ranks))(composed)
     epochs = read_epochs(composed.run_dir)
     counts = [

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from experiments import data_problems
 
-from gnnexp.cli.running.prepare import problems_of
+from gnnexp.cli.running.prepare import config_problems
 from gnnexp.config.compose import compose
 from gnnexp.errors import Problem
 from gnnexp.experiment.build import read
@@ -57,7 +57,7 @@ def page() -> str:
 
 def refusals(config: Mapping[str, Any], graph: Graph) -> list[Problem]:
     """What is wrong with a combination."""
-    return problems_of(read(config)) or data_problems(config, graph)
+    return config_problems(read(config)) or data_problems(config, graph)
 
 
 def combined(system: str) -> Iterator[tuple[str, str, str, dict[str, Any]]]:

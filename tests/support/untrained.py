@@ -8,7 +8,7 @@ import torch
 
 from gnnexp.api.inference import InferenceComponents
 from gnnexp.api.trained import TrainedModel
-from gnnexp.cli.running.prepare import checked
+from gnnexp.cli.running.prepare import checked_config
 from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.plan import as_seen
 from gnnexp.graph.graph import Graph
@@ -19,7 +19,7 @@ CPU = torch.device("cpu")
 
 def untrained(graph: Graph, folder: Path, *overrides: str) -> TrainedModel:
     """The model of `overrides` for `graph`, whose parameters (biases, too) are drawn; its names are in `folder`."""
-    composed = checked(["system=dgl", "tracker=none", "hardware.device=cpu", "sampler=full", *overrides], None)
+    composed = checked_config(["system=dgl", "tracker=none", "hardware.device=cpu", "sampler=full", *overrides], None)
     experiment = experiment_of(composed.config)
     seen, dtype = as_seen(experiment, graph), getattr(torch, experiment.train.dtype)
     task, model = experiment.task.make(), experiment.model.make()

@@ -21,7 +21,7 @@ from gnnexp.trackers.description import (
     parent_uid,
     run_name,
 )
-from gnnexp.trackers.entities import ended, started
+from gnnexp.trackers.entities import ended_ms, started
 
 MACHINE = {"host": "here", "cpu": "Some CPU", "cores": 2, "gpus": ["Card", "Card"]}
 LOCAL, SLURM = "gnnexp.launchers.local.LocalLauncher", "gnnexp.launchers.slurm.SlurmLauncher"
@@ -155,4 +155,4 @@ def test_no_run_ends_before_it_began(tmp_path: Path, began: str, duration_s: flo
     write_job(tmp_path, date=began)
     write_epochs(tmp_path, 3)
     record = read_run_record(tmp_path)
-    assert ended(record) - started(record) == 1000 * duration_s  # type: ignore[operator]
+    assert ended_ms(record) - started(record) == 1000 * duration_s  # type: ignore[operator]

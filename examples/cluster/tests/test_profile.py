@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gnnexp.cli.running.prepare import checked
+from gnnexp.cli.running.prepare import checked_config
 from gnnexp.config.compose import compose
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import hardware_of
-from gnnexp.planning.machine import machine_of
+from gnnexp.planning.machine import machine_of_profile
 
 CONF = str(Path(__file__).parent.parent / "conf")
 # What `sinfo -h -a -o "%P|%l|%D|%c|%m|%G"` prints: partition, time limit, nodes, and cores, MB and GPUs of a node.
@@ -28,12 +28,12 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def problems_of(*overrides: str) -> dict[str, str]:
     with pytest.raises(ConfigError) as caught:
-        checked(["hardware=our_cluster", *overrides], CONF)
+        checked_config(["hardware=our_cluster", *overrides], CONF)
     return {problem.key: problem.allowed for problem in caught.value.problems}
 
 
 def test_it_fits_the_cluster(cluster: None) -> None:
-    config = checked(["system=dgl", "hardware=our_cluster"], CONF).config
+    config = checked_config(["system=dgl", "hardware=our_cluster"], CONF).config
     assert config["hardware"]["nodes"] * config["hardware"]["workers"] == 8
 
 
@@ -51,5 +51,5 @@ def test_without_a_cluster_that_is_told(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_an_estimate_finds_all_that_it_needs() -> None:
-    machine = machine_of("our_cluster", hardware_of(compose(["hardware=our_cluster"], CONF).config))
+    machine = machine_of_profile("our_cluster", hardware_of(compose(["hardware=our_cluster"], CONF).config))
     assert (machine.nodes, machine.workers, machine.link) == (2, 4, 12.5e9 / 4), "four ranks share a node's network"

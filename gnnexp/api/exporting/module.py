@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gnnexp.api.exporting.twins import WITH_TWINS, Edges, Twin, edges_of, own_module, twin_of, why_none
+from gnnexp.api.exporting.twins import WITH_TWINS, Edges, Twin, edge_use_of, own_module, twin_of, why_none
 from gnnexp.api.trained import TrainedModel
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.models.decoupled import Decoupled
@@ -177,7 +177,7 @@ def _problems(trained: TrainedModel, model: Model, weighted: bool) -> list[Probl
 
 
 def _code(trained: TrainedModel, model: Model, twins: list[Twin], stem: str, *, weighted: bool) -> str:
-    edges = edges_of(model, weighted=weighted)
+    edges = edge_use_of(model, weighted=weighted)
     arguments, prepare, conventions = _EDGES[edges]
     layers = [layer for layer in model.layers if isinstance(layer, Layer | BlockLayer)]
     activation = layers[0].activation if len(layers) > 1 else "none"

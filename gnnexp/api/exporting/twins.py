@@ -45,7 +45,7 @@ class Twin:
     values: Mapping[str, Tensor]
 
 
-def edges_of(model: Model, *, weighted: bool) -> Edges:
+def edge_use_of(model: Model, *, weighted: bool) -> Edges:
     """What the layers of a model take after the features, for graphs with or without edge weights."""
     options = model.options
     if isinstance(options, GCNOptions):

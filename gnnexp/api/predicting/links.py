@@ -20,9 +20,9 @@ from gnnexp.datasets.base import unlike
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, SqlTable, engine
 from gnnexp.datasets.tables.files import find_files
 from gnnexp.datasets.tables.places import WrongRow, refuse_rows
-from gnnexp.datasets.tables.roles import AUTO, check_header, column, ends
+from gnnexp.datasets.tables.roles import AUTO, check_first_line, column, end_columns
 from gnnexp.datasets.tables.scan import parquet_file, quoted
-from gnnexp.datasets.tables.written import id_of, integer_or_text, integers_in, note_of, text_of, with_points
+from gnnexp.datasets.tables.written import id_of, integer_or_text, integers_in, note_of, text_sql, with_points
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.regular import open_regular
 
@@ -143,8 +143,8 @@ def _columns(table: SqlTable, types: Sequence[str] | None) -> tuple[dict[str, st
     """
     try:
         if types is not None:
-            check_header(table, types)
-        columns = dict(zip(_ENDS, ends(table, AUTO, AUTO, ("", "")), strict=True))
+            check_first_line(table, types)
+        columns = dict(zip(_ENDS, end_columns(table, AUTO, AUTO, ("", "")), strict=True))
         return columns, column(table, "relation", AUTO, needed=False, taken=columns.values())
     except DataError as error:
         fix = "give the table a first line with the names source, destination and, for several relations, relation"
@@ -176,7 +176,7 @@ def _relations(reader: Engine, table: SqlTable, named: str | None, model: Traine
                 f"add a column relation, with {', '.join(names[:20])}",
             )
         )
-    value = quoted(named) if integers_in(names) is None else text_of(table, named)
+    value = quoted(named) if integers_in(names) is None else text_sql(table, named)
     kept = reader.keep(f"SELECT {value}::VARCHAR AS value, row_number() OVER () - 1 AS number FROM {table.name}", table)
     codes = _codes(reader, table, kept, reader.numbered(names))
     _refuse(reader, table, kept, named, codes < 0, "is no relation of the model", f"use {', '.join(names[:20])}")

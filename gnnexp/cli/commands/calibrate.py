@@ -21,7 +21,7 @@ from rich.table import Table
 from gnnexp.cli.console import made_table, make_console, marked
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.folders import check_new_file
-from gnnexp.cli.running.prepare import checked
+from gnnexp.cli.running.prepare import checked_config
 from gnnexp.components.locate import target_of
 from gnnexp.components.schema import HardwareConfig
 from gnnexp.config.folders import PRIMARY, product_folder
@@ -33,7 +33,7 @@ from gnnexp.files.cache import cache_root
 from gnnexp.launchers.local import LocalLauncher
 from gnnexp.planning.calibration import FIGURES, REQUEST
 from gnnexp.planning.figures import UNITS, Measurement, figures_of, profile_text, write_profile
-from gnnexp.planning.gpu_links import from_facts, lines_of
+from gnnexp.planning.gpu_links import from_facts, link_lines
 from gnnexp.planning.probes import OVERRIDES, QUICK, Extent
 from gnnexp.preparation.artifacts import prepare_graph
 from gnnexp.provenance.machine import hardware as this_machine
@@ -54,12 +54,12 @@ def main(options: argparse.Namespace) -> Answer:
     measured = {**measure(experiment, extent, quick=options.quick), "load_average": load}
     figures = figures_of(measured["ranks"])
     command = shlex.join(["gnnexp", "calibrate", *options.overrides, *(["--quick"] if options.quick else [])])
-    source = describe(measured, quick=options.quick)
-    console.print(table_of(figures))
-    notes = lines_of(from_facts(measured["pairs"]))
+    source = _describe(measured, quick=options.quick)
+    console.print(_table_of(figures))
+    notes = link_lines(from_facts(measured["pairs"]))
     write_profile(path, profile_text(experiment.hardware, figures, source, command, notes))
     _tell(console, path, load)
-    return Answer({**record_of(experiment.hardware, measured, figures, command), "profile": str(path)})
+    return Answer({**_record_of(experiment.hardware, measured, figures, command), "profile": str(path)})
 
 
 def checked_experiment(overrides: Sequence[str], config_dir: str | None, config_name: str = PRIMARY) -> Experiment:
@@ -75,7 +75,9 @@ def checked_experiment(overrides: Sequence[str], config_dir: str | None, config_
     ]
     ConfigError.raise_all(foreign)
     # Nothing runs in the run directory, so its name does not matter.
-    experiment = experiment_of(checked([*OVERRIDES, *overrides, "preflight=off"], config_dir, config_name).config)
+    experiment = experiment_of(
+        checked_config([*OVERRIDES, *overrides, "preflight=off"], config_dir, config_name).config
+    )
     problems = []
     if not isinstance(experiment.launcher, LocalLauncher):
         problems.append(
@@ -137,7 +139,7 @@ def measure(experiment: Experiment, extent: Extent, *, quick: bool) -> dict[str,
         return figures
 
 
-def describe(measured: Mapping[str, Any], *, quick: bool) -> str:
+def _describe(measured: Mapping[str, Any], *, quick: bool) -> str:
     """The text of the profile's `source`: machine, date, ranks and versions."""
     machine, versions = this_machine(), library_versions()
     ranks = len(measured["ranks"])
@@ -153,7 +155,7 @@ def describe(measured: Mapping[str, Any], *, quick: bool) -> str:
     return ", ".join(words) + ("; QUICK: sizes that fit into the caches, not for estimates" if quick else "")
 
 
-def record_of(
+def _record_of(
     hardware: HardwareConfig, measured: Mapping[str, Any], figures: Sequence[Measurement], command: str
 ) -> dict[str, Any]:
     """All repetitions, with the machine and the versions of libraries."""
@@ -171,7 +173,7 @@ def record_of(
     }
 
 
-def table_of(figures: Sequence[Measurement]) -> Table:
+def _table_of(figures: Sequence[Measurement]) -> Table:
     """A table with median and quartiles of every figure."""
     return made_table(
         ("figure", "median", "quartiles", "spread", "what"),

@@ -24,12 +24,12 @@ from gnnexp.launchers.elsewhere.ends import standing
 from gnnexp.launchers.elsewhere.prepared import is_prepared
 from gnnexp.launchers.elsewhere.silent import ranks_of
 from gnnexp.launchers.queue.answers import Alive, EndedJob, UnknownJob
-from gnnexp.launchers.queue.evidence import ask
-from gnnexp.launchers.queue.slurm_jobs import cancel as cancel_job
+from gnnexp.launchers.queue.evidence import job_state_of
+from gnnexp.launchers.queue.slurm_jobs import cancel_jobs as cancel_job
 from gnnexp.launchers.queue.slurm_jobs import cancel_preparation, read_job_id
 from gnnexp.launchers.slurm import outcome_of
 from gnnexp.launchers.status import log_tail
-from gnnexp.record.attempts import describe, holder, is_held, read_attempts
+from gnnexp.record.attempts import describe_attempt, holder, is_held, read_attempts
 from gnnexp.record.ending import finalize
 from gnnexp.record.owner import check_own
 from gnnexp.record.records import RESULT_FILE, read_epochs, read_state
@@ -60,7 +60,7 @@ def status(options: argparse.Namespace) -> Answer:
     attempts, ranks = read_attempts(run_dir), ranks_of(run_dir)
     for line in attempts:
         when = datetime.fromtimestamp(line["time"]).isoformat(" ", "seconds")
-        console.print(f"  {when}  {describe(line)}", soft_wrap=True)
+        console.print(f"  {when}  {describe_attempt(line)}", soft_wrap=True)
     rows = [
         (
             str(rank.rank),
@@ -122,7 +122,7 @@ def is_sweep(word: str) -> bool:
 def _state(run_dir: Path, num_ranks: int) -> str:
     """The state in words. If the run's job has ended without a waiting launcher, the run is finalized here."""
     if not os.path.lexists(run_dir / RESULT_FILE):
-        job = ask(run_dir)
+        job = job_state_of(run_dir)
         if isinstance(job, Alive | UnknownJob):
             return f"SLURM {job.describe()}"
         if isinstance(job, EndedJob):
@@ -208,7 +208,7 @@ def cancel(options: argparse.Namespace) -> int:
         )
     job_id = read_job_id(run_dir)
     if job_id is not None:
-        job = ask(run_dir)
+        job = job_state_of(run_dir)
         if isinstance(job, EndedJob):
             raise ConfigError(Problem("run", str(run_dir), f"its SLURM job {job_id} has ended", "gnnexp status"))
         try:

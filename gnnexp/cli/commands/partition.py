@@ -10,7 +10,7 @@ from rich.table import Table
 
 from gnnexp.cli.console import describe_graph, describe_presample, made_table, make_console
 from gnnexp.cli.output import Answer
-from gnnexp.cli.running.prepare import WatchedStream, checked, describe_counts, prepare_owners
+from gnnexp.cli.running.prepare import WatchedStream, checked_config, describe_counts, prepare_owners
 from gnnexp.components.locate import missing_module, target_of
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import experiment_of
@@ -24,7 +24,7 @@ from gnnexp.preparation.artifacts import QUALITY, prepare_graph, prepare_stream_
 
 def main(options: argparse.Namespace) -> Answer:
     """Partition the dataset of the configuration."""
-    experiment = experiment_of(checked(options.overrides, options.config_dir, options.config_name).config)
+    experiment = experiment_of(checked_config(options.overrides, options.config_dir, options.config_name).config)
     console = make_console()
     try:
         key = experiment.dataset.key()

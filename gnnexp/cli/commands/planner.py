@@ -13,7 +13,7 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.planning.machine import ALL, Machine, all_machines, machines_named
 from gnnexp.record.runs import REPORTS
 from gnnexp.reports.planned import Scale
-from gnnexp.reports.ranking import make_table
+from gnnexp.reports.ranking import make_ranking
 from gnnexp.reports.table import save_table
 
 
@@ -22,7 +22,7 @@ def main(options: argparse.Namespace) -> Answer:
     scale = _scale(options.scale)
     machines, untold = _machines(options.hardware, options.config_dir)
     choice = choose([str(named_run(name)) for name in options.names], "plan")
-    table = make_table(choice.runs, machines, scale, untold)
+    table = make_ranking(choice.runs, machines, scale, untold)
     console = make_console()
     console.print(table.rich(console.width, f"plan {choice.name}"))
     files = save_table(table, REPORTS / choice.name, "plan", ("md", "csv"))

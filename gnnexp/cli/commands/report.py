@@ -19,7 +19,7 @@ from gnnexp.cli.output import Answer
 from gnnexp.cli.page import STATES, ReportSubject, publish, tracker_node
 from gnnexp.cli.running.folders import check_folder
 from gnnexp.cli.running.store import prepare_store
-from gnnexp.cli.sweeping.definition import is_sweep_file, load_sweep, name_of
+from gnnexp.cli.sweeping.definition import is_sweep_file, load_sweep, sweep_name
 from gnnexp.components.signature import unknown
 from gnnexp.config.compose import default_of
 from gnnexp.config.folders import product_sweeps
@@ -31,14 +31,14 @@ from gnnexp.record.records import JOB_FILE, RESULT_FILE, run_dirs
 from gnnexp.record.runs import REPORTS, RUNS, RecordedRun, find_runs, read_run
 from gnnexp.reports import overview, paper_table
 from gnnexp.reports.budgets import of_runs
-from gnnexp.reports.compare import compare
+from gnnexp.reports.compare import comparison_of
 from gnnexp.reports.estimates_column import with_estimates
 from gnnexp.reports.figures.draw import draw_all, usual_figures
 from gnnexp.reports.layout import ReportLayout, layout_of, read_layout
 from gnnexp.reports.metrics import unrecorded
 from gnnexp.reports.overview import ORDERS
 from gnnexp.reports.page.page import several_versions
-from gnnexp.reports.queries.answer import ask, draw, table_of
+from gnnexp.reports.queries.answer import answers_of, draw, table_of
 from gnnexp.reports.queries.query import is_query, query_names, read_query
 from gnnexp.reports.sweep_runs import SweepRuns, sweeps_run
 from gnnexp.reports.table import TextTable, group_runs, make_columns, make_table, row_keys, save_table
@@ -81,7 +81,7 @@ def list_runs(sort: str | None) -> TextTable:
     runs = find_runs()
     if not runs:
         raise DataError(Problem(str(RUNS), "", "holds no run that has ended", "gnnexp run, or gnnexp sweep quickstart"))
-    return overview.make_table(runs, sort or ORDERS[0])
+    return overview.make_overview(runs, sort or ORDERS[0])
 
 
 def compare_runs(names: Sequence[str]) -> TextTable:
@@ -99,7 +99,7 @@ def compare_runs(names: Sequence[str]) -> TextTable:
     findings = Findings()
     runs = [findings.attempt(read_run, Path(name)) for name in names]
     findings.raise_all()
-    return compare(*(run for run in runs if run is not None))
+    return comparison_of(*(run for run in runs if run is not None))
 
 
 def tell(console: Console, table: TextTable, name: str, out: Path | None, formats: Sequence[str]) -> Answer:
@@ -142,7 +142,7 @@ def _each_once(runs: Iterable[RecordedRun]) -> list[RecordedRun]:
 
 def _choose(names: Sequence[str], command: str) -> ReportSubject:
     if len(names) == 1 and not is_folder(Path(names[0])):
-        name = name_of(names[0], command)
+        name = sweep_name(names[0], command)
         if (ran := sweeps_run([name]).get(name)) is None:
             raise ConfigError(_not_run(command, names[0], name))
         return of_sweep(name, ran)
@@ -197,7 +197,7 @@ def show(
     folder, tables, figures = out or REPORTS / choice.name, {}, []
     query = read_query(choice.layout.query, "report.query") if choice.layout.query else None
     if query:
-        answers = ask(query, runs, f"{choice.name}: report.query")
+        answers = answers_of(query, runs, f"{choice.name}: report.query")
         tables[query.name] = table_of(answers)
         figures += draw(query, answers, folder, choice.name)
     if choice.layout.compares:
@@ -245,7 +245,7 @@ def _comparison(layout: ReportLayout, runs: Sequence[RecordedRun]) -> TextTable:
     keys = row_keys(runs, layout.rows)
     groups = group_runs(runs, keys)
     if layout.published:
-        table = paper_table.make_table(groups, keys, layout.published)
+        table = paper_table.make_paper_table(groups, keys, layout.published)
     elif layout.columns:
         table = make_columns(groups, keys, layout.columns)
     else:

@@ -15,7 +15,7 @@ from gnnexp.cli.console import make_console, marked
 from gnnexp.cli.listing.runs import named_run, read_job
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.execute import answer_of, carry_out, complete, tell_preflight, tell_result, write_job
-from gnnexp.cli.running.prepare import inputs_of, prepare, problems_of
+from gnnexp.cli.running.prepare import config_problems, inputs_of, prepare
 from gnnexp.config.overrides import CHANGEABLE, changed
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import experiment_of, read, tracker_of
@@ -26,7 +26,7 @@ from gnnexp.launchers.elsewhere.ends import check_silent
 from gnnexp.launchers.elsewhere.prepared import is_prepared
 from gnnexp.launchers.queue.answers import Alive, UnknownJob
 from gnnexp.launchers.queue.controller import Controller
-from gnnexp.launchers.queue.evidence import SILENT_S, ask, last_sign
+from gnnexp.launchers.queue.evidence import SILENT_S, job_state_of, last_sign
 from gnnexp.launchers.queue.slurm_jobs import forget_submission
 from gnnexp.paradigms.external.paradigm import External
 from gnnexp.provenance.code import RunCode, code_of_config, package_digest
@@ -96,9 +96,9 @@ def resume(
         complete(run_dir, tracker_of(job["config"]))
         return Outcome(0, "finished")
     config, controller = changed(job["config"], overrides), Controller()
-    check_job(run_dir, controller, job_ended=job_ended)
+    check_no_job(run_dir, controller, job_ended=job_ended)
     reading = read(config)
-    if problems := problems_of(reading):
+    if problems := config_problems(reading):
         if not all(problem.key.startswith(CHANGEABLE) for problem in reading.problems):
             problems.append(
                 Problem(
@@ -131,19 +131,19 @@ def reopen_run(
     """
     refuse_imported(run_dir, read_job(run_dir))
     with alone(run_dir):
-        check_job(run_dir, controller, job_ended=job_ended)  # with the lock held: no other process can submit it
+        check_no_job(run_dir, controller, job_ended=job_ended)  # with the lock held: no other process can submit it
         if is_prepared(run_dir):
             check_silent(run_dir)
         _reopen(run_dir, experiment, console, changed_code=changed_code)
 
 
-def check_job(run_dir: Path, controller: Controller | None = None, *, job_ended: bool = False) -> None:
+def check_no_job(run_dir: Path, controller: Controller | None = None, *, job_ended: bool = False) -> None:
     """Check that no SLURM job works on the run.
 
     Raises:
         ConfigError: a job works on it, or may work on it.
     """
-    job = ask(run_dir, controller)
+    job = job_state_of(run_dir, controller)
     if isinstance(job, Alive):
         raise ConfigError(
             Problem(

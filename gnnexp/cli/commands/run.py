@@ -46,14 +46,14 @@ def main(options: argparse.Namespace) -> Answer:
         return _print_script(options)
     from gnnexp.cli.console import make_console
     from gnnexp.cli.running.execute import answer_of, execute, tell_result
-    from gnnexp.cli.running.prepare import checked
+    from gnnexp.cli.running.prepare import checked_config
     from gnnexp.cli.running.set_aside import made_again
     from gnnexp.launchers.base import Launchers
 
     console = make_console()
     with ExitStack() as stack:
         again = stack.enter_context(made_again(options)) if options.rerun else None
-        composed = again or checked(options.overrides, options.config_dir, options.config_name)
+        composed = again or checked_config(options.overrides, options.config_dir, options.config_name)
         outcome = execute(composed, console, stack.enter_context(Launchers()))
     if outcome.status == "finished":
         tell_result(composed.run_dir, console)
@@ -61,9 +61,9 @@ def main(options: argparse.Namespace) -> Answer:
 
 
 def _print_script(options: argparse.Namespace) -> Answer:
-    from gnnexp.cli.running.prepare import checked
+    from gnnexp.cli.running.prepare import checked_config
     from gnnexp.cli.running.scripts import print_scripts
     from gnnexp.experiment.build import experiment_of
 
-    composed = checked(options.overrides, options.config_dir, options.config_name)
+    composed = checked_config(options.overrides, options.config_dir, options.config_name)
     return print_scripts([(experiment_of(composed.config), composed.run_dir)])

@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from gnnexp.cli.console import make_console
-from gnnexp.cli.listing.command import list_sweeps
+from gnnexp.cli.listing.command import sweeps_answer
 from gnnexp.cli.output import Answer
-from gnnexp.cli.running.prepare import checked
+from gnnexp.cli.running.prepare import checked_config
 from gnnexp.cli.running.scripts import print_scripts
 from gnnexp.cli.sweeping.case import CaseState, QueuedCase
-from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish, looking_of
+from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish_sweep, looking_of
 from gnnexp.cli.sweeping.definition import Case, Sweep, load_sweep
 from gnnexp.cli.sweeping.known_runs import planned
 from gnnexp.cli.sweeping.queue import Queue
@@ -30,7 +30,7 @@ from gnnexp.reports.layout import check_named, read_layout
 def main(options: argparse.Namespace) -> Answer:
     """Run the cases that have not finished. The exit code is 0 only if all have finished."""
     if options.list:
-        return list_sweeps()
+        return sweeps_answer()
     if options.name is None:
         raise ConfigError(Problem("sweep", None, "needs the name or the file of a sweep", "gnnexp list sweeps"))
     check_options(options)
@@ -55,7 +55,7 @@ def main(options: argparse.Namespace) -> Answer:
     with Launchers() as launchers:
         labelled = [(case.label, config) for case, config in zip(sweep.cases, composed, strict=True)]
         add_and_work(queue, labelled, options, launchers)
-    return finish(queue, options)
+    return finish_sweep(queue, options)
 
 
 def compose_all(sweep: Sweep, config_dir: str | None, config_name: str = PRIMARY) -> list[ComposedConfig]:
@@ -69,7 +69,7 @@ def compose_all(sweep: Sweep, config_dir: str | None, config_name: str = PRIMARY
     for number, case in enumerate(sweep.cases):
         try:
             lines = [*case.overrides, f"hydra.run.dir={run_dir_of(sweep, case, number)}"]
-            composed.append(checked(lines, config_dir, config_name))
+            composed.append(checked_config(lines, config_dir, config_name))
         except ProblemsError as error:
             for problem in error.problems:
                 wrong.setdefault(str(problem), []).append((case, problem))

@@ -39,7 +39,7 @@ def main(options: argparse.Namespace) -> Answer:
     if kind == _RUNS:
         paths = newest()
         return tell_runs(list_runs(paths if options.all else paths[:SHOWN]), len(paths), make_console())
-    return list_sweeps() if kind == _SWEEPS else list_choices(kind, folders)
+    return sweeps_answer() if kind == _SWEEPS else list_choices(kind, folders)
 
 
 def list_kinds(folders: ConfigFolders) -> Answer:
@@ -75,7 +75,7 @@ def list_choices(group: str, folders: ConfigFolders) -> Answer:
     return Answer({"group": group, "choices": choices})
 
 
-def list_sweeps() -> Answer:
+def sweeps_answer() -> Answer:
     """The sweeps of gnnexp, with their descriptions."""
     found = [{"name": name, "about": _description(file), "file": str(file)} for name, file in product_sweeps().items()]
     rows = [(one["name"], one["about"]) for one in found]

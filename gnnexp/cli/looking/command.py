@@ -86,9 +86,9 @@ def _whole(guess: FormatGuess, chosen: Sequence[str], folder: Path, options: arg
         **_to_run([*chosen, *_known(_advised(graph, facts), chosen), *_merging(facts, chosen)]),
     }
     if options.picture:
-        from gnnexp.cli.looking.picture import draw
+        from gnnexp.cli.looking.picture import draw_picture
 
-        draw(graph, facts, names.classes, Path(options.picture))
+        draw_picture(graph, facts, names.classes, Path(options.picture))
     _show(guess, document)
     return document
 

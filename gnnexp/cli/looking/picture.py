@@ -15,7 +15,7 @@ from gnnexp.graph.graph import Graph
 _MOST_CLASSES = 30
 
 
-def draw(graph: Graph, facts: Facts, classes: Sequence[str], path: Path) -> None:
+def draw_picture(graph: Graph, facts: Facts, classes: Sequence[str], path: Path) -> None:
     """Write the picture to `path`, whose ending says the format (`.png`, `.svg`, `.pdf`)."""
     from matplotlib.figure import Figure
 

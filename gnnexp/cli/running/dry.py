@@ -8,7 +8,7 @@ from rich.console import Console
 
 from gnnexp.cli.console import made_table, make_console, marked
 from gnnexp.cli.output import Answer
-from gnnexp.cli.running.prepare import checked
+from gnnexp.cli.running.prepare import checked_config
 from gnnexp.components.facts import Memory
 from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.generated.synthetic import Synthetic
@@ -35,7 +35,7 @@ def dry_run(options: argparse.Namespace) -> Answer:
     Raises:
         ConfigError, DataError: the run could not start; the same problems that it would report.
     """
-    composed, console = checked(options.overrides, options.config_dir, options.config_name), make_console()
+    composed, console = checked_config(options.overrides, options.config_dir, options.config_name), make_console()
     experiment = experiment_of(composed.config)
     document: dict[str, object] = {
         "run_dir": str(composed.run_dir),

@@ -7,12 +7,12 @@ import shlex
 import sys
 from pathlib import Path
 
-from gnnexp.cli.commands.resume import check_job, refuse_imported
+from gnnexp.cli.commands.resume import check_no_job, refuse_imported
 from gnnexp.cli.console import make_console
 from gnnexp.cli.listing.runs import named_run, read_job
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.execute import answer_of, break_down_or_say, complete, start_run, tell_result
-from gnnexp.cli.running.prepare import checked
+from gnnexp.cli.running.prepare import checked_config
 from gnnexp.components.schema import HardwareConfig
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import experiment_of, hardware_of, tracker_of
@@ -34,7 +34,7 @@ def prepare_run(options: argparse.Namespace) -> Answer:
     Raises:
         ConfigError, DataError: the run could not start.
     """
-    composed, console = checked(options.overrides, options.config_dir, options.config_name), make_console()
+    composed, console = checked_config(options.overrides, options.config_dir, options.config_name), make_console()
     experiment = experiment_of(composed.config)
     run_dir = start_run(composed, experiment, console, None, here=True)
     console.print(hand_over(run_dir, experiment.hardware), soft_wrap=True, markup=False, highlight=False)
@@ -74,7 +74,7 @@ def finalize_run(options: argparse.Namespace) -> Answer:
 
 def _ended(run_dir: Path, hardware: HardwareConfig) -> Outcome:
     """How the run ended, which is recorded unless it was recorded before."""
-    check_job(run_dir)
+    check_no_job(run_dir)
     check_silent(run_dir)
     if is_recorded(run_dir) and (recorded := _recorded(run_dir)) is not None:
         return recorded

@@ -257,7 +257,7 @@ def write_job(run_dir: Path, config: Resolved, prepared: RunArtifacts | None, pr
 
 def break_down(run_dir: Path) -> None:
     """Write the table of the run's phases. To draw it would take as long as a short epoch: `gnnexp report` does."""
-    breakdown.write(read_run(run_dir), subfolder(run_dir, BREAKDOWN.parent.name))
+    breakdown.write_breakdown(read_run(run_dir), subfolder(run_dir, BREAKDOWN.parent.name))
 
 
 def break_down_or_say(run_dir: Path) -> None:

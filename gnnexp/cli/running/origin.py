@@ -149,7 +149,7 @@ def _differences(
     from gnnexp.provenance.older import as_today
     from gnnexp.provenance.recorded import is_of_other_version, own_of
     from gnnexp.provenance.versions import code_version
-    from gnnexp.reports.labels import flat
+    from gnnexp.reports.labels import flat_values
 
     provenance = job["provenance"]
     try:
@@ -163,7 +163,7 @@ def _differences(
             f"made by gnnexp {provenance.get('code_version')}, this is {code_version()}: other code of "
             f"{', '.join(names[:_MOST_NAMED]) or 'gnnexp'}; results may differ"
         )
-    old, new = flat(as_today(job["config"])), flat(config)
+    old, new = flat_values(as_today(job["config"])), flat_values(config)
     differing = [key for key in {**old, **new} if old.get(key) != new.get(key) and not key.startswith(_PLACES)]
     for key in differing[:_MOST_NAMED]:
         yield f"{key} was {old.get(key, 'not there')}, today it is {new.get(key, 'not there')}"

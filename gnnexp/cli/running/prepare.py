@@ -122,7 +122,7 @@ class RunArtifacts:
     parts: Path | None = None
 
 
-def checked(overrides: Sequence[str], config_dir: str | None, config_name: str = PRIMARY) -> ComposedConfig:
+def checked_config(overrides: Sequence[str], config_dir: str | None, config_name: str = PRIMARY) -> ComposedConfig:
     """Compose and check the configuration. If it has mistakes, also check the dataset's files.
 
     Raises:
@@ -141,7 +141,7 @@ def shown(overrides: Sequence[str], config_dir: str | None, config_name: str = P
     Nor is it one that this machine cannot submit to a cluster, where the ranks would be.
 
     Raises:
-        ConfigError: `checked` would report the same problems.
+        ConfigError: `checked_config` would report the same problems.
     """
     drafted = draft(overrides, config_dir, config_name)
     open_keys = {problem.key for problem in drafted.problems if problem.value == "???"}
@@ -183,7 +183,7 @@ def _as_typed(problems: Sequence[Problem], composed: ComposedConfig) -> list[Pro
     return [replace(one, value=chosen) if one.key == "hardware" and chosen else one for one in problems]
 
 
-def problems_of(reading: Reading) -> list[Problem]:
+def config_problems(reading: Reading) -> list[Problem]:
     """All problems of a configuration that is already resolved."""
     return [*reading.problems] or _machine_problems(reading)
 

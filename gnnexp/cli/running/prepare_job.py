@@ -18,7 +18,7 @@ from gnnexp.launchers.parent import import_from_here
 from gnnexp.launchers.queue.preparation import NOT_PREPARED, is_ready
 from gnnexp.launchers.queue.slurm_jobs import is_of_run
 from gnnexp.record.attempts import note
-from gnnexp.record.failure import describe
+from gnnexp.record.failure import failure_of
 
 
 def main(listed: Path, token: str) -> int:
@@ -51,7 +51,7 @@ def _prepare(run_dir: Path) -> None:
             print(f"note: {said}", flush=True)
         write_job(run_dir, experiment.config, prepared, job["provenance"])
     except Exception as error:  # as in a sweep: a user's own dataset may have a mistake
-        failure = describe(error)
+        failure = failure_of(error)
         print(failure.trace or failure.reason, file=sys.stderr, flush=True)
         note(run_dir, NOT_PREPARED, kind=failure.kind, reason=f"the data could not be prepared: {failure.reason}")
 

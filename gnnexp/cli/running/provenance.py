@@ -15,7 +15,7 @@ from typing import Any
 from gnnexp.cli.running.place import Place
 from gnnexp.cli.running.prepare import inputs_of
 from gnnexp.config.compose import ComposedConfig
-from gnnexp.config.folders import PRIMARY, VARIABLE, files_of
+from gnnexp.config.folders import PRIMARY, VARIABLE, yaml_files
 from gnnexp.datasets.base import ROOT_VARIABLE, Dataset
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.run_key import run_key
@@ -48,7 +48,7 @@ def make_provenance(
         **({"sweep": None} if place is None else place.to_json()),
         "seed": experiment.seed,
         "dataset_key": dataset_key,
-        "data": origin_of(experiment.dataset),
+        "data": recorded_origin(experiment.dataset),
         "partition": partition,
         "partitioned": experiment.paradigm.wants_partition(experiment),
         "libraries": library_versions(),
@@ -58,11 +58,11 @@ def make_provenance(
 
 def _own_places(composed: ComposedConfig, experiment: Experiment) -> list[Path]:
     """Files of the user's own code and configuration, whose repositories are recorded."""
-    files = [file for folder in composed.folders.theirs for file in files_of(folder)]
+    files = [file for folder in composed.folders.theirs for file in yaml_files(folder)]
     return [*own_files(composed.config), *experiment.paradigm.own_files(), *files]
 
 
-def origin_of(dataset: Dataset) -> dict[str, str | bool] | None:
+def recorded_origin(dataset: Dataset) -> dict[str, str | bool] | None:
     """The published data set of whose bytes a graph is made, and its source; None for data that is not published."""
     origin = dataset.origin()
     if origin is None:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gnnexp.cli.commands.resume import check_job
-from gnnexp.cli.running.prepare import checked
+from gnnexp.cli.commands.resume import check_no_job
+from gnnexp.cli.running.prepare import checked_config
 from gnnexp.config.compose import ComposedConfig
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.record.attempts import alone
@@ -30,7 +30,7 @@ def made_again(options: argparse.Namespace) -> Iterator[ComposedConfig]:
         ConfigError: the configuration has mistakes, the directory holds no run, or another process works on it.
     """
     try:
-        composed = checked(options.overrides, options.config_dir, options.config_name)
+        composed = checked_config(options.overrides, options.config_dir, options.config_name)
     except ConfigError as error:
         taken = [Path(str(problem.value)) for problem in error.problems if problem.key == _RUN_DIR]
         if len(error.problems) > 1 or not taken or not (taken[0] / "job.json").is_file():
@@ -40,7 +40,7 @@ def made_again(options: argparse.Namespace) -> Iterator[ComposedConfig]:
         return
     aside = set_aside(taken[0])
     try:
-        yield checked(options.overrides, options.config_dir, options.config_name)
+        yield checked_config(options.overrides, options.config_dir, options.config_name)
     finally:
         if not os.path.lexists(taken[0]):
             aside.rename(taken[0])
@@ -61,7 +61,7 @@ def set_aside(run_dir: Path) -> Path:
                 "go to another folder",
             )
         )
-    check_job(run_dir)
+    check_no_job(run_dir)
     with alone(run_dir), undisturbed(run_dir, REOPEN_S):  # a process that delivers it would write into the new run
         number = next(n for n in range(1, sys.maxsize) if not os.path.lexists(f"{run_dir}.before-{n}"))
         return run_dir.rename(f"{run_dir}.before-{number}")

@@ -24,7 +24,7 @@ from gnnexp.files.disk import DiskError, appearing, in_words, refusal
 from gnnexp.launchers.base import Launchers, Outcome
 from gnnexp.record.attempts import BUSY
 from gnnexp.record.ending import deliver, finalize
-from gnnexp.record.failure import describe
+from gnnexp.record.failure import failure_of
 from gnnexp.record.runs import read_run
 from gnnexp.trackers.follow import Followers
 
@@ -139,7 +139,7 @@ def failed(case: QueuedCase, error: Exception) -> CaseState:
 
     Called while the error is handled. The cause may be a user's own component, or our code.
     """
-    problems, failure = error.problems if isinstance(error, ProblemsError) else (), describe(error)
+    problems, failure = error.problems if isinstance(error, ProblemsError) else (), failure_of(error)
     print(f"gnnexp: {error}" if problems else failure.trace, file=sys.stderr)
     reason = str(problems[0]).splitlines()[0] if problems else " ".join(failure.reason.split())
     if any(problem.key == BUSY for problem in problems):

@@ -18,7 +18,7 @@ from gnnexp.cli.running.folders import check_folder, check_run_dir
 from gnnexp.cli.running.provenance import source_words, with_root
 from gnnexp.cli.sweeping.case import CaseState, QueuedCase
 from gnnexp.cli.sweeping.known_runs import ReuseRules, all_there, planned
-from gnnexp.cli.sweeping.queue import Executor, OneByOne, Queue, begun_jobs, content_of
+from gnnexp.cli.sweeping.queue import Executor, OneByOne, Queue, begun_jobs, state_content
 from gnnexp.cli.sweeping.side_by_side import SideBySide, make_slots
 from gnnexp.cli.sweeping.submitted import ArrayExecutor, submits
 from gnnexp.config.compose import ComposedConfig
@@ -119,7 +119,7 @@ def _executor(queue: Queue, cases: Sequence[QueuedCase], jobs: int, launchers: L
     return SideBySide(queue.sweep.name, slots)
 
 
-def finish(queue: Queue, options: argparse.Namespace) -> Answer:
+def finish_sweep(queue: Queue, options: argparse.Namespace) -> Answer:
     """Show the states of the cases and the report. The exit code is 0 only if all cases finished.
 
     With `--dry-run`, it is 2 if a case has mistakes.
@@ -149,7 +149,9 @@ def finish(queue: Queue, options: argparse.Namespace) -> Answer:
         console.print(f"when the jobs have ended: {sweep.command}, runs the remaining cases, and makes the report")
         return Answer(document)
     report = show(
-        console, of_sweep(sweep.name, ran_here(content_of(sweep, states))), Path(options.out) if options.out else None
+        console,
+        of_sweep(sweep.name, ran_here(state_content(sweep, states))),
+        Path(options.out) if options.out else None,
     )
     done = counted["finished"] + counted["finished before"] == len(states)
     return Answer({**document, "report": report.document}, 130 if counted["interrupted"] else 0 if done else 1)

@@ -87,7 +87,7 @@ def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) 
     content, notes = _with_what_is_installed(content)
     axes = [
         *([str(line)] for line in content.get("fixed", [])),
-        *([f"{key}={text_of(value)}" for value in values] for key, values in content.get("axes", {}).items()),
+        *([f"{key}={override_text(value)}" for value in values] for key, values in content.get("axes", {}).items()),
     ]
     chosen = "full_cases" if full and "full_cases" in content else "cases"
     cases = [expand_values([str(line) for line in case["overrides"]]) for case in content.get(chosen, [])] or [[]]
@@ -120,7 +120,9 @@ def _with_what_is_installed(content: dict[str, Any]) -> tuple[dict[str, Any], tu
             continue
         for line, instead in changes.items():
             key, _, value = line.partition("=")
-            axes[key] = [instead.partition("=")[2] if text_of(choice) == value else choice for choice in axes[key]]
+            axes[key] = [
+                instead.partition("=")[2] if override_text(choice) == value else choice for choice in axes[key]
+            ]
             how = install_command(package)
             notes.append(f"{package} is not installed ({how}): {instead} takes the place of {line}.")
     return {**content, "axes": axes}, tuple(notes)
@@ -132,7 +134,7 @@ def _seed_by_seed(cases: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     Runs that are compared are then made at about the same time, so other load on the machine affects them alike. A
     drift of the machine's speed appears in the spread over seeds.
     """
-    seeds = [next((line for line in case if key_of(line) == "seed"), "") for case in cases]
+    seeds = [next((line for line in case if override_key(line) == "seed"), "") for case in cases]
     order = list(dict.fromkeys(seeds))
     return [case for _, case in sorted(zip(seeds, cases, strict=True), key=lambda pair: order.index(pair[0]))]
 
@@ -142,7 +144,7 @@ def is_sweep_file(word: str) -> bool:
     return Path(word).suffix in (".yaml", ".yml")
 
 
-def name_of(word: str, command: str) -> str:
+def sweep_name(word: str, command: str) -> str:
     """The name of the sweep that a user names by its file; any other word is unchanged.
 
     Raises:
@@ -158,7 +160,7 @@ def name_of(word: str, command: str) -> str:
 
 def _find(word: str) -> tuple[str, Path]:
     """Name and file of a sweep, found by its name or by its file."""
-    known, name = product_sweeps(), name_of(word, "sweep")
+    known, name = product_sweeps(), sweep_name(word, "sweep")
     if word in known:
         return word, known[word]
     if is_sweep_file(word):
@@ -191,7 +193,9 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _check_shape(file: Path, content: Mapping[str, Any]) -> list[Problem]:
     problems = [
-        Problem(f"{file}: axes.{key}", values, "must be a list of at least one value", f"{key}: [{text_of(values)}]")
+        Problem(
+            f"{file}: axes.{key}", values, "must be a list of at least one value", f"{key}: [{override_text(values)}]"
+        )
         for key, values in content.get("axes", {}).items()
         if not isinstance(values, list) or not values
     ]
@@ -231,30 +235,30 @@ def _is_of_axes(changes: object, axes: Mapping[str, object]) -> bool:
     for line, instead in changes.items():
         (key, _, value), other = str(line).partition("="), str(instead).partition("=")[0]
         values = axes.get(key)
-        if key != other or not isinstance(values, list) or value not in map(text_of, values):
+        if key != other or not isinstance(values, list) or value not in map(override_text, values):
             return False
     return True
 
 
-def text_of(value: object) -> str:
+def override_text(value: object) -> str:
     """A YAML value as Hydra reads it in an override."""
     if isinstance(value, list):
-        return "[" + ",".join(text_of(item) for item in value) + "]"
+        return "[" + ",".join(override_text(item) for item in value) + "]"
     if isinstance(value, dict):
-        return "{" + ",".join(f"{key}:{text_of(item)}" for key, item in value.items()) + "}"
+        return "{" + ",".join(f"{key}:{override_text(item)}" for key, item in value.items()) + "}"
     if isinstance(value, bool) or value is None:
         return json.dumps(value)
     return str(value)
 
 
-def key_of(line: str) -> str:
+def override_key(line: str) -> str:
     """The key of an override, for example `a.b` of `+a.b=c`."""
     return line.partition("=")[0].lstrip("+~")
 
 
 def last_of_each_key(lines: Sequence[str]) -> tuple[str, ...]:
     """The last override of each key, in order of the keys' first appearance."""
-    return tuple({key_of(line): line for line in lines}.values())
+    return tuple({override_key(line): line for line in lines}.values())
 
 
 def label_cases(cases: Sequence[tuple[str, ...]]) -> list[Case]:

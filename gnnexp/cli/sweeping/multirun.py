@@ -22,10 +22,10 @@ from omegaconf import open_dict
 from gnnexp.cli.console import make_console
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.folders import check_folder
-from gnnexp.cli.running.prepare import checked
+from gnnexp.cli.running.prepare import checked_config
 from gnnexp.cli.sweeping.case import CaseState
-from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish, looking_of
-from gnnexp.cli.sweeping.definition import Sweep, key_of
+from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish_sweep, looking_of
+from gnnexp.cli.sweeping.definition import Sweep, override_key
 from gnnexp.cli.sweeping.known_runs import all_there
 from gnnexp.cli.sweeping.queue import Queue
 from gnnexp.components.signature import one_of
@@ -113,8 +113,8 @@ class Jobs:
         if not any(folder.is_relative_to(known) for known in queue.looking.folders):  # `hydra.sweep.dir` is free
             over = queue.looking.passed_over | (all_there(folder) if self.options.rerun else frozenset())
             queue.looking = replace(queue.looking, folders=(*queue.looking.folders, folder), passed_over=over)
-        own = [[line for line in lines if key_of(line) not in self.fixed] for lines, _ in jobs]
-        keys = dict.fromkeys(map(key_of, chain(queue.sweep.report.get("rows", ()), *own)))
+        own = [[line for line in lines if override_key(line) not in self.fixed] for lines, _ in jobs]
+        keys = dict.fromkeys(map(override_key, chain(queue.sweep.report.get("rows", ()), *own)))
         rows = [key for key in keys if key != "seed"]
         queue.sweep = replace(queue.sweep, report={"rows": rows} if rows else {})
         labelled = [
@@ -139,7 +139,7 @@ def _value_of(state: CaseState) -> float | None:
 def _composed(lines: Sequence[str], run_dir: Path, options: argparse.Namespace) -> ComposedConfig | ProblemsError:
     """The configuration of a job, or what is wrong with it."""
     try:
-        return replace(checked(lines, options.config_dir, options.config_name), run_dir=run_dir)
+        return replace(checked_config(lines, options.config_dir, options.config_name), run_dir=run_dir)
     except ProblemsError as error:
         return error
 
@@ -165,7 +165,7 @@ def main(options: argparse.Namespace) -> Answer:
         except KeyboardInterrupt:
             if all(state.status != "interrupted" for state in queue.states):
                 raise
-    return finish(queue, options)
+    return finish_sweep(queue, options)
 
 
 def _sweep(words: Sequence[str], folders: ConfigFolders, jobs: Jobs) -> None:

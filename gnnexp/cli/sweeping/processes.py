@@ -22,8 +22,8 @@ from gnnexp.files.pulse import process_table
 from gnnexp.files.regular import regular_handle
 from gnnexp.launchers.queue.answers import EndedJob
 from gnnexp.launchers.queue.controller import Controller
-from gnnexp.launchers.queue.evidence import ask
-from gnnexp.launchers.queue.slurm_jobs import cancel, cancel_preparation, read_job_id
+from gnnexp.launchers.queue.evidence import job_state_of
+from gnnexp.launchers.queue.slurm_jobs import cancel_jobs, cancel_preparation, read_job_id
 from gnnexp.record.attempts import Holder, read_holder
 from gnnexp.record.owner import check_own
 from gnnexp.record.records import RESULT_FILE, read_state
@@ -144,12 +144,12 @@ def _cancelled(run_dirs: Sequence[Path], *, alone: bool) -> list[str]:
     for run_dir in run_dirs:
         with suppress(DataError):  # a damaged note: `gnnexp status RUN_DIR` reports it
             job_id = read_job_id(run_dir)
-            if job_id is not None and not isinstance(ask(run_dir, controller), EndedJob):
+            if job_id is not None and not isinstance(job_state_of(run_dir, controller), EndedJob):
                 jobs[run_dir] = job_id
     if not jobs:
         return []
     try:
-        cancel(*jobs.values())
+        cancel_jobs(*jobs.values())
         cancel_preparation(*jobs)
     except RunError as error:
         if alone:

@@ -267,10 +267,10 @@ def save_states(sweep: Sweep, states: Sequence[CaseState]) -> None:
         with suppress(TimeoutError):
             held.enter_context(locked(locks / f"{shortened(sweep.name)}.states", _PATIENCE_S))
             remove_unfinished(file)
-        write_json(file, content_of(sweep, states))
+        write_json(file, state_content(sweep, states))
 
 
-def content_of(sweep: Sweep, states: Sequence[CaseState]) -> dict[str, Any]:
+def state_content(sweep: Sweep, states: Sequence[CaseState]) -> dict[str, Any]:
     """The content of a state file, for `gnnexp.record.records.read_state`."""
     return {
         "schema": 1,

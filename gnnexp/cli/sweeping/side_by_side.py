@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from gnnexp.cli.console import make_console
-from gnnexp.cli.main import guarded
+from gnnexp.cli.main import run_guarded
 from gnnexp.cli.sweeping.case import CaseState, QueuedCase, failed, run_case
 from gnnexp.cli.sweeping.processes import STATES
 from gnnexp.cli.sweeping.queue import Executor
@@ -238,7 +238,7 @@ def main(file: Path) -> int:
             write_json(file, asdict(run_case(case, make_console(), launchers)))
         return 0
 
-    return guarded(run)
+    return run_guarded(run)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from gnnexp.errors import RunError
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.files.disk import DiskError, in_words
 from gnnexp.launchers.base import Launchers, Outcome
-from gnnexp.launchers.queue.slurm_jobs import cancel, cancel_preparation
+from gnnexp.launchers.queue.slurm_jobs import cancel_jobs, cancel_preparation
 from gnnexp.launchers.slurm import SlurmLauncher, following, was_refused
 from gnnexp.record.attempts import note
 from gnnexp.record.ending import deliver, end_attempt
@@ -78,7 +78,7 @@ class ArrayExecutor(Executor):
         status: Status = "interrupted"
         try:
             if self._jobs:
-                cancel(*(job_id for job_id, _ in self._jobs.values()))
+                cancel_jobs(*(job_id for job_id, _ in self._jobs.values()))
                 cancel_preparation(*(Path(self.running[position].state.run_dir) for position in self._jobs))
         except RunError as error:
             print(f"gnnexp: {error}: these jobs may continue; gnnexp cancel RUN_DIR ends one", file=sys.stderr)

@@ -11,13 +11,21 @@ from gnnexp.cli.commands.sweep import known_keys, run_dir_of
 from gnnexp.cli.console import made_table, make_console
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.folders import check_new_file
-from gnnexp.cli.running.prepare import checked
-from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish, looking_of
-from gnnexp.cli.sweeping.definition import Case, Sweep, key_of, label_cases, last_of_each_key, load_sweep
+from gnnexp.cli.running.prepare import checked_config
+from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish_sweep, looking_of
+from gnnexp.cli.sweeping.definition import Case, Sweep, label_cases, last_of_each_key, load_sweep, override_key
 from gnnexp.cli.sweeping.queue import Queue, keep_states
 from gnnexp.cli.tuning.chooser import check_chooser, chooser, note_chooser
-from gnnexp.cli.tuning.definition import LIMITS, Tuning, check_own, read_tuning
-from gnnexp.cli.tuning.preset import COMPARED, check_preset, file_of, name_of, preset_of, unlimited, write_preset
+from gnnexp.cli.tuning.definition import LIMITS, Tuning, read_tuning, trial_key_problems
+from gnnexp.cli.tuning.preset import (
+    COMPARED,
+    check_preset,
+    preset_file,
+    preset_name,
+    preset_of,
+    unlimited,
+    write_preset,
+)
 from gnnexp.cli.tuning.search import ProposedTrial, Search, check_optuna
 from gnnexp.cli.tuning.system import System, Trial
 from gnnexp.config.compose import ComposedConfig
@@ -55,7 +63,7 @@ def main(options: argparse.Namespace) -> Answer:
         budgets = describe_budgets([system.budget for system in systems])
         queue.sweep = replace(queue.sweep, notes=(budgets, *sweep.notes))
         keep_states(queue.sweep, queue.states)
-    answer = finish(queue, options)
+    answer = finish_sweep(queue, options)
     return answer if options.dry_run else _finished(queue, systems, options, answer)
 
 
@@ -72,7 +80,7 @@ def _planned(sweep: Sweep, options: argparse.Namespace) -> tuple[Tuning, list[Sy
         )
     more = {"trials": options.trials} if options.trials is not None else {}
     tuning, problems = read_tuning({**sweep.tune, **more})
-    problems += check_own(tuning, [case.overrides for case in sweep.cases])
+    problems += trial_key_problems(tuning, [case.overrides for case in sweep.cases])
     problems += [
         Problem(
             f"tune.distributions.{key}",
@@ -110,7 +118,7 @@ def _planned(sweep: Sweep, options: argparse.Namespace) -> tuple[Tuning, list[Sy
         dict.fromkeys(
             [
                 "system",
-                *(key_of(line) for case, _ in groups for line in case.label.split() if "=" in line),
+                *(override_key(line) for case, _ in groups for line in case.label.split() if "=" in line),
                 *tuning.keys,
             ]
         )
@@ -129,7 +137,9 @@ def _by_seed(sweep: Sweep) -> list[tuple[Case, list[tuple[str, ...]]]]:
     """The systems of a sweep: cases that differ in the seed only belong together."""
     members: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
     for case in sweep.cases:
-        members.setdefault(tuple(line for line in case.overrides if key_of(line) != "seed"), []).append(case.overrides)
+        members.setdefault(tuple(line for line in case.overrides if override_key(line) != "seed"), []).append(
+            case.overrides
+        )
     return list(zip(label_cases(list(members)), members.values(), strict=True))
 
 
@@ -145,7 +155,7 @@ def _compose_ends(
     configs, problems = [], list[Problem]()
     for point in points:
         try:
-            composed = checked(
+            composed = checked_config(
                 [*lines, *(f"{key}={value}" for key, value in point.items())], options.config_dir, options.config_name
             )
         except ProblemsError as error:
@@ -182,7 +192,7 @@ def _check_goal(experiment: Experiment, tuning: Tuning) -> list[Problem]:
 
 def _names(composed: Sequence[ComposedConfig]) -> list[str]:
     """A name of each system. Systems with the same name get a number."""
-    names = [name_of(one) for one in composed]
+    names = [preset_name(one) for one in composed]
     return [
         name if names.count(name) == 1 else f"{name}_{names[:place].count(name) + 1}"
         for place, name in enumerate(names)
@@ -192,7 +202,7 @@ def _names(composed: Sequence[ComposedConfig]) -> list[str]:
 def _check_preset(name: str, composed: ComposedConfig, tuning: Tuning, options: argparse.Namespace) -> list[Problem]:
     """Problems of the preset of a system: it must give the same configuration, and its file must be free."""
     preset = preset_of(f"tuned_{name}", composed, tuning.keys)
-    return check_preset(preset, composed) + check_new_file("preset", file_of(preset.name, _folder(options)))
+    return check_preset(preset, composed) + check_new_file("preset", preset_file(preset.name, _folder(options)))
 
 
 def _folder(options: argparse.Namespace) -> Path:
@@ -214,7 +224,7 @@ def _try(
     labelled = []
     for system, asked in batch:
         for lines in system.cases:
-            seed = [line for line in lines if key_of(line) == "seed"] if len(system.cases) > 1 else []
+            seed = [line for line in lines if override_key(line) == "seed"] if len(system.cases) > 1 else []
             label = " ".join([system.name, asked.label, *seed])
             labelled.append((label, _composed(queue.sweep, label, [*lines, *asked.lines], options)))
     add_and_work(queue, labelled, options, launchers)
@@ -237,7 +247,9 @@ def _composed(
     number = int(label.partition("trial ")[2].partition(":")[0])
     run_dir = run_dir_of(sweep, Case(label, ()), number)
     try:
-        return checked([*last_of_each_key(lines), f"hydra.run.dir={run_dir}"], options.config_dir, options.config_name)
+        return checked_config(
+            [*last_of_each_key(lines), f"hydra.run.dir={run_dir}"], options.config_dir, options.config_name
+        )
     except ProblemsError as error:
         return error
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gnnexp.cli.sweeping.definition import key_of, text_of
+from gnnexp.cli.sweeping.definition import override_key, override_text
 from gnnexp.components.signature import Parameter, check_keys, parameters_of_dataclass
 from gnnexp.errors import Problem
 
@@ -194,7 +194,7 @@ def _distributions(nodes: Mapping[object, Any], where: str) -> tuple[list[Distri
 def _distribution(key: str, node: Mapping[Any, Any]) -> Distribution | str:
     """The distribution, or what it must be."""
     if "choices" in node:
-        texts = tuple(text_of(value) for value in node["choices"])
+        texts = tuple(override_text(value) for value in node["choices"])
         if len(node) > 1 or not texts or len(set(texts)) < len(texts):
             return "choices must be a list of different values, without low, high and log"
         return Distribution(key, choices=texts)
@@ -219,10 +219,10 @@ def _number(value: object) -> float | None:
     return (value if isinstance(value, int) else number) if math.isfinite(number) else None
 
 
-def check_own(tuning: Tuning, cases: Sequence[Sequence[str]]) -> list[Problem]:
+def trial_key_problems(tuning: Tuning, cases: Sequence[Sequence[str]]) -> list[Problem]:
     """Problems of keys that trials vary and the sweep or the command line sets."""
-    lines = dict.fromkeys(line for case in cases for line in case if key_of(line) in tuning.keys)
+    lines = dict.fromkeys(line for case in cases for line in case if override_key(line) in tuning.keys)
     return [
-        Problem(line, key_of(line), "trials vary this key", "leave it out here, or in tune.distributions")
+        Problem(line, override_key(line), "trials vary this key", "leave it out here, or in tune.distributions")
         for line in lines
     ]

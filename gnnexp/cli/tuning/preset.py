@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gnnexp.cli.sweeping.definition import key_of
+from gnnexp.cli.sweeping.definition import override_key
 from gnnexp.cli.tuning.definition import LIMITS
 from gnnexp.components.texts import yaml_of
 from gnnexp.config.compose import ComposedConfig
@@ -62,7 +62,7 @@ class Preset:
         return shlex.join(["gnnexp", "run", *self.rest, f"{GROUP}={self.name}"])
 
 
-def name_of(composed: ComposedConfig) -> str:
+def preset_name(composed: ComposedConfig) -> str:
     """`<system>_<dataset>` of a case, of letters, digits, `_` and `-`."""
     config, choices = composed.config, composed.choices
     system = config["system"] or choices["paradigm"]
@@ -81,7 +81,7 @@ def preset_of(name: str, composed: ComposedConfig, tuned: Sequence[str]) -> Pres
     values: dict[str, Any] = {}
     rest = []
     for line in composed.lines:
-        key = key_of(line)
+        key = override_key(line)
         group, _, inner = key.partition(".")
         if key == GROUP or group == "hydra":
             continue
@@ -100,7 +100,7 @@ def unlimited(composed: ComposedConfig) -> ComposedConfig:
     return replace(
         composed,
         config={**composed.config, GROUP: train},
-        lines=tuple(line for line in composed.lines if key_of(line) != LIMITS),
+        lines=tuple(line for line in composed.lines if override_key(line) != LIMITS),
     )
 
 
@@ -163,14 +163,14 @@ def _leaves(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def file_of(name: str, folder: Path) -> Path:
+def preset_file(name: str, folder: Path) -> Path:
     """The file of a preset in a user's folder."""
     return folder / GROUP / f"{name}.yaml"
 
 
 def write_preset(preset: Preset, folder: Path, comments: Sequence[str] = (), budget: Budget | None = None) -> Path:
     """Write the preset, and return its file."""
-    file = file_of(preset.name, folder)
+    file = preset_file(preset.name, folder)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file, preset.text(comments, budget))
     return file

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gnnexp.cli.sweeping.definition import text_of
+from gnnexp.cli.sweeping.definition import override_text
 from gnnexp.cli.tuning.chooser import OPTIONS
 from gnnexp.cli.tuning.definition import LIMITS, Tuning
 from gnnexp.components.packages import is_installed, missing_package
@@ -43,7 +43,7 @@ class ProposedTrial:
     def lines(self) -> tuple[str, ...]:
         """The overrides of the trial."""
         lines = tuple(f"{key}={value}" for key, value in self.values.items())
-        return (*lines, f"{LIMITS}={text_of(list(self.limits))}") if self.limits else lines
+        return (*lines, f"{LIMITS}={override_text(list(self.limits))}") if self.limits else lines
 
     @property
     def label(self) -> str:

@@ -161,13 +161,15 @@ def _judged(
             return None
         runs.append(run)
     pruned = bool(asked.limits) and any(run.ended == "stop_below" for run in runs)
-    values = [value_of(run, tuning) for run in runs]
+    values = [objective_of(run, tuning) for run in runs]
     known = [value for value in values if value is not None]
     mean = statistics.fmean(known) if len(known) == len(values) and not pruned else None
-    return Trial(asked, mean, sum(map(seconds_of, runs)), runs[0].best("val")[0], right[0], curve_of(runs[0]), pruned)
+    return Trial(
+        asked, mean, sum(map(seconds_of, runs)), runs[0].best("val")[0], right[0], validation_curve(runs[0]), pruned
+    )
 
 
-def curve_of(run: RecordedRun) -> tuple[float, ...]:
+def validation_curve(run: RecordedRun) -> tuple[float, ...]:
     """The best validation metric after each epoch; NaN if there was none yet."""
     name = run.best("val")[0]
     return tuple(
@@ -203,7 +205,7 @@ def _epoch_s(run: RecordedRun, number: int) -> float:
     return float(metrics.get("time/epoch_s", metrics.get("time/wall_s", 0.0)))
 
 
-def value_of(run: RecordedRun, tuning: Tuning) -> float | None:
+def objective_of(run: RecordedRun, tuning: Tuning) -> float | None:
     """The value of the objective; None if the run failed, was not evaluated, or did not reach the target."""
     name, best = run.best("val")
     if run.status != "finished" or math.isnan(best):

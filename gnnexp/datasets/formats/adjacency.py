@@ -17,7 +17,7 @@ from gnnexp.datasets.reading.features import as_labels
 from gnnexp.datasets.reading.npz import open_npy
 from gnnexp.datasets.reading.tables import NumberTable
 from gnnexp.datasets.tables.features import matrix_of_file
-from gnnexp.datasets.tables.scaling import prepared
+from gnnexp.datasets.tables.scaling import scaled_features
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.regular import is_file
 
@@ -67,7 +67,7 @@ class AdjacencyDataset(ForeignDataset):
         folder = self.file().parent
         features = None if self.features is None else _features(folder / self.features)
         if self.standardize and isinstance(features, np.ndarray):
-            features = prepared(features, "error", standardize=True)
+            features = scaled_features(features, "error", standardize=True)
         elif self.standardize:
             raise DataError(
                 Problem(

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from gnnexp.datasets.base import Dataset, data_folder
 from gnnexp.datasets.formats.dgl import partition_files
 from gnnexp.datasets.formats.dgl.arrays import AUTO, USUAL
-from gnnexp.datasets.formats.dgl.gconstruct import Entry, Gconstruct, Label, config_in, read_config
+from gnnexp.datasets.formats.dgl.gconstruct import Entry, Gconstruct, Label, gconstruct_in, read_gconstruct
 from gnnexp.datasets.formats.dgl.gconstruct_tables import Columns, opened, rewritten, vertex_columns
 from gnnexp.datasets.reading.features import Sparse
 from gnnexp.datasets.splits.held_out import LinkSplit, check_link_split
@@ -82,8 +82,8 @@ class GraphStorm(Dataset):
     @classmethod
     def recognised(cls, place: Path) -> list[str] | None:
         """A JSON file of gconstruct, or a folder with one that has no partition of it."""
-        made = partition_files.config_in(place) if place.is_dir() else None
-        return None if made is not None or config_in(place) is None else []
+        made = partition_files.partition_config_in(place) if place.is_dir() else None
+        return None if made is not None or gconstruct_in(place) is None else []
 
     @property
     def at_hand(self) -> bool:
@@ -96,7 +96,7 @@ class GraphStorm(Dataset):
         return [config.path, *config.files()]
 
     def _config(self) -> Gconstruct:
-        return read_config(data_folder(self.path, "graphstorm"))
+        return read_gconstruct(data_folder(self.path, "graphstorm"))
 
     def load(self) -> Graph:
         """The graph in memory."""

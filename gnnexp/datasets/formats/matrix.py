@@ -11,7 +11,7 @@ import numpy as np
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.formats.adjacency import USUAL, AdjacencyDataset, files_next_to
 from gnnexp.datasets.formats.foreign import EDGE, VERTEX, ForeignEdges, ForeignGraph, ForeignVertices
-from gnnexp.datasets.reading.content import endings, one_file, own_files
+from gnnexp.datasets.reading.content import endings, one_file, visible_files
 from gnnexp.datasets.reading.sparse import Entries, is_sparse_npz, read_matrix_market, read_sparse_npz
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.merging import MergeWeights
@@ -41,7 +41,7 @@ class AdjacencyMatrix(AdjacencyDataset):
     @classmethod
     def recognised(cls, place: Path) -> list[str] | None:
         """A file of a matrix; or a folder with one, and with features and labels under their usual names."""
-        files = own_files(place)
+        files = visible_files(place)
         graphs = [one for one in files if not place.is_dir() or one.name not in USUAL]
         if len(graphs) != 1 or not _fits(graphs[0]):
             return None

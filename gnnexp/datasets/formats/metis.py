@@ -14,7 +14,7 @@ import scipy.sparse
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.formats.adjacency import USUAL, AdjacencyDataset, files_next_to
 from gnnexp.datasets.formats.foreign import VERTEX, ForeignEdges, ForeignGraph
-from gnnexp.datasets.reading.content import MARK, content_of, endings, one_file, own_files
+from gnnexp.datasets.reading.content import MARK, content_of, endings, one_file, visible_files
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.regular import is_file
 
@@ -59,7 +59,7 @@ class Metis(AdjacencyDataset):
         Raises:
             DataError: it is a graph of WebGraph (LAW).
         """
-        files = own_files(place)
+        files = visible_files(place)
         graphs = [file for file in files if endings(file) in _ENDINGS]
         if len(graphs) == 1:
             _refuse_webgraph(graphs[0])

@@ -20,7 +20,7 @@ from gnnexp.datasets.formats.graph_files.lists import refuse_names_in_parts, ref
 from gnnexp.datasets.formats.graph_files.node_link import read_node_link
 from gnnexp.datasets.formats.graph_files.pajek import read_pajek
 from gnnexp.datasets.formats.networkx_graph import attributed, foreign_of
-from gnnexp.datasets.reading.content import content_of, endings, one_file, own_files, start_of, text_of
+from gnnexp.datasets.reading.content import content_of, endings, one_file, start_of, text_of, visible_files
 from gnnexp.datasets.tables.features import FeatureForm
 from gnnexp.datasets.tables.roles import AUTO
 from gnnexp.datasets.tables.scaling import Empty
@@ -73,7 +73,7 @@ class NetworkX(ForeignDataset):
     @classmethod
     def recognised(cls, place: Path) -> list[str] | None:
         """A file of NetworkX, or a folder that has nothing else."""
-        files = own_files(place)
+        files = visible_files(place)
         return [] if len(files) == 1 and _fits(files[0]) else None
 
     def sources(self) -> list[Path]:

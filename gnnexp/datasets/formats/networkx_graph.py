@@ -19,7 +19,7 @@ from gnnexp.datasets.reading.features import one_hot_columns
 from gnnexp.datasets.tables.engine import LARGEST
 from gnnexp.datasets.tables.features import FeatureForm
 from gnnexp.datasets.tables.roles import AUTO, NAMES, plain
-from gnnexp.datasets.tables.scaling import prepared
+from gnnexp.datasets.tables.scaling import scaled_features
 from gnnexp.datasets.tables.vertices import SPLIT_WORDS
 from gnnexp.errors import DataError, Findings, Problem
 
@@ -298,7 +298,7 @@ def _features(
                 for row, column in places[:_SHOWN].tolist()
             ]
         )
-        blocks.append(prepared(rows, form.empty, standardize=form.standardize))
+        blocks.append(scaled_features(rows, form.empty, standardize=form.standardize))
     for name in form.categories:
         texts = np.array(["" if block is None else str(block) for block in attributes[name]], object)
         missing = np.flatnonzero(texts == "")

@@ -22,7 +22,7 @@ from gnnexp.datasets.base import (
     listed,
     where_to_put,
 )
-from gnnexp.datasets.published.archives import named
+from gnnexp.datasets.published.archives import name_override
 from gnnexp.datasets.reading.features import feature_rows, one_hot_columns
 from gnnexp.datasets.reading.npz import NpzFile, open_npy
 from gnnexp.datasets.reading.tables import NumberTable
@@ -111,7 +111,7 @@ class Aminer(VerifiedDataset):
         if not _relations(place) or not is_file(place / _LABELS) or not splits:
             return None
         lines = [f"dataset.labelled_per_class={splits[0]}"] if splits[0] != _LABELLED[0] else []
-        return [*named(_name_of(place)), *lines, *(["dataset.features=given"] if _feature_files(place) else [])]
+        return [*name_override(_name_of(place)), *lines, *(["dataset.features=given"] if _feature_files(place) else [])]
 
     def sources(self) -> list[Path]:
         """The files of edges and labels, the three files of the split, and those of features if they are used."""

@@ -108,7 +108,7 @@ class Archives:
             raise DataError(
                 Problem("PATH", str(place), f"has {len(files)} data sets: {names}", f"name one: gnnexp data {files[0]}")
             )
-        return named(self._name_of(files[0])) if files else None
+        return name_override(self._name_of(files[0])) if files else None
 
     def _usual(self, folder: Path, name: str) -> Path | None:
         return next((folder / file for file in self._file_names(name) if is_file(folder / file)), None)
@@ -162,6 +162,6 @@ class ArchiveDataset(VertexDataset):
         return [self.archives.file(self.path, self.name)]
 
 
-def named(name: str) -> list[str]:
+def name_override(name: str) -> list[str]:
     """The override with the name of a data set. A name with special characters follows from the file alone."""
     return [f"dataset.name={hydra_text(name)}"] if _PLAIN.fullmatch(name) else []

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from gnnexp.datasets.base import ROOT_VARIABLE, Dataset, checked, data_folder, listed, no_edges, require, where_to_put
-from gnnexp.datasets.published.archives import named
+from gnnexp.datasets.published.archives import name_override
 from gnnexp.datasets.published.links import SPLITS, link_files, read_links
 from gnnexp.datasets.published.lsc import is_lsc, lsc_files, read_lsc
 from gnnexp.datasets.reading.features import Sparse, typed_rows
@@ -100,7 +100,7 @@ class Ogb(Dataset):
             )
         if not is_folder(place) or not (is_lsc(place) or _is_of_ogb(place)):
             return None
-        return named(_name_of(place))
+        return name_override(_name_of(place))
 
     @property
     def at_hand(self) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 
 from gnnexp.datasets.base import VerifiedDataset, VertexDataset, data_folder, existing_files, where_to_put
-from gnnexp.datasets.published.archives import named
+from gnnexp.datasets.published.archives import name_override
 from gnnexp.datasets.reading.features import Sparse, feature_rows
 from gnnexp.datasets.reading.pickled import PickledDict
 from gnnexp.datasets.reading.unpickle import Pickles, as_array, as_csr
@@ -86,7 +86,7 @@ class Planetoid(VerifiedDataset, VertexDataset):
                     f"gnnexp run dataset=planetoid dataset.name={names[0]} dataset.path={place}",
                 )
             )
-        return named(names[0]) if names else None
+        return name_override(names[0]) if names else None
 
     def sources(self) -> list[Path]:
         """The existing files of the dataset. Only files that may be missing are left out."""

@@ -66,7 +66,7 @@ _SHOWN = 3
 
 
 @cache
-def published() -> Sequence[PublishedFile]:
+def published_files() -> Sequence[PublishedFile]:
     """All files of the table."""
     with Path(__file__).with_suffix(".csv").open(encoding="utf-8", newline="") as table:
         return tuple(PublishedFile(**row) for row in csv.DictReader(table))
@@ -81,10 +81,10 @@ def origin_of(digests: Mapping[Path, str], name: str) -> Origin:
     """
     if not digests:
         return Origin()
-    by_digest = {listed.sha256: listed for listed in published() if listed.sha256}
+    by_digest = {listed.sha256: listed for listed in published_files() if listed.sha256}
     hits = {path: by_digest[digest] for path, digest in digests.items() if digest in by_digest}
     for dataset in dict.fromkeys(listed.dataset for listed in hits.values()):
-        files = {listed.file: listed.sha256 for listed in published() if listed.dataset == dataset}
+        files = {listed.file: listed.sha256 for listed in published_files() if listed.dataset == dataset}
         # Of several files, each has to have its own name: two may have been exchanged.
         right = {
             path
@@ -93,9 +93,9 @@ def origin_of(digests: Mapping[Path, str], name: str) -> Origin:
         }
         others = [path.name for path in digests if path not in right]
         if right and all(files.get(other, "known") == "" for other in others):
-            source = next(listed.source for listed in published() if listed.dataset == dataset)
+            source = next(listed.source for listed in published_files() if listed.dataset == dataset)
             return Origin(dataset, source, unlisted=others)
-    claimed = [listed for listed in published() if listed.sha256 and listed.dataset.lower() == name.lower()]
+    claimed = [listed for listed in published_files() if listed.sha256 and listed.dataset.lower() == name.lower()]
     of_name = {listed.file: listed.sha256 for listed in claimed}
     others = [path.name for path, digest in digests.items() if of_name.get(path.name, digest) != digest]
     return Origin(claimed=claimed[0].dataset, differing=others) if others else Origin()
@@ -105,7 +105,7 @@ def differing(digests: Mapping[Path, str]) -> list[Problem]:
     """Problems of files that have the name of a published file, and other bytes."""
     problems = []
     for path, found in digests.items():
-        expected = [one.sha256 for one in published() if one.file == path.name and one.sha256]
+        expected = [one.sha256 for one in published_files() if one.file == path.name and one.sha256]
         if expected and found not in expected:
             problems.append(Problem(str(path), f"sha256 {found[:16]}…", f"{expected[0][:16]}… was published", FIX))
     return problems

@@ -69,7 +69,7 @@ def endings(path: Path) -> str:
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
-def own_files(place: Path) -> list[Path]:
+def visible_files(place: Path) -> list[Path]:
     """`place` if it is a file, else the files of the folder, without hidden files and those that describe a graph.
 
     Empty for a place that cannot be read.
@@ -130,9 +130,9 @@ def one_file(path: str | None, directory: str, fits: Callable[[Path], bool], wan
         if not is_file(place):
             raise DataError(Problem("dataset.path", str(place), "is no regular file", where_to_put(directory)))
         return place
-    files = [file for file in own_files(place) if fits(file)]
+    files = [file for file in visible_files(place) if fits(file)]
     if len(files) != 1:
-        names = [file.name for file in files] or [file.name for file in own_files(place)[:10]]
+        names = [file.name for file in files] or [file.name for file in visible_files(place)[:10]]
         raise DataError(
             Problem(
                 "dataset.path", str(place), f"has {names}; needed is one file: {wanted}", "set dataset.path to the file"

@@ -218,7 +218,7 @@ def note_types(edges: np.ndarray | None) -> tuple[str, ...]:
     return (f"the third column of the edges is used as their types: {count} relations",) if count else ()
 
 
-def files_of(path: Path) -> list[Path]:
+def edge_files_of(path: Path) -> list[Path]:
     """The files whose bytes decide the edges."""
     if not path.is_dir():
         return [path]

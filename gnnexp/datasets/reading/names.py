@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypedDict
 from urllib.parse import quote
 
-from gnnexp.graph.storage.writer import ArrayWriter, write_json
+from gnnexp.graph.storage.writer import ArrayWriter, write_json_to_disk
 
 _FILE, _IDS = "names.json", "ids_"
 
@@ -57,7 +57,7 @@ class GraphNames:
 
     def write(self, writer: ArrayWriter) -> None:
         """Put the names next to the arrays of a graph."""
-        write_json(writer.extra(_FILE), asdict(self))
+        write_json_to_disk(writer.extra(_FILE), asdict(self))
 
 
 def names_of(folder: Path) -> GraphNames:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from gnnexp.datasets.splits.held_out import without
+from gnnexp.datasets.splits.held_out import graph_of_edges
 from gnnexp.datasets.splits.opposites import Opposites, edges_between, find_opposites, units
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.graph import Graph
@@ -76,7 +76,7 @@ def without_known(graph: Graph, *, reverses: int, remove: bool, why: str, names:
     links_left = (
         {**graph.links, "train": graph.links["train"][torch.from_numpy(~known)]} if known.any() else graph.links
     )
-    return replace(without(graph, torch.from_numpy(kept)), links=links_left, notes=(*graph.notes, note))
+    return replace(graph_of_edges(graph, torch.from_numpy(kept)), links=links_left, notes=(*graph.notes, note))
 
 
 def _rows(graph: Graph, edges: np.ndarray, *, typed: bool) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from gnnexp.datasets.splits.opposites import NO_REVERSES, SAME_TYPE, Opposites, edges_between, find_opposites
-from gnnexp.datasets.splits.split import check_fractions, rank_bounds
+from gnnexp.datasets.splits.split import bounds_of_ranks, check_fractions
 from gnnexp.datasets.splits.times import Times, parts_by_time
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.graph.graph import Graph
@@ -17,7 +17,15 @@ from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.counter import Purpose, absorb, stream
 
 LinkSplit = Mapping[str, float] | None
-__all__ = ["NO_REVERSES", "SAME_TYPE", "LinkSplit", "check_link_split", "hold_out", "hold_out_by_time", "without"]
+__all__ = [
+    "NO_REVERSES",
+    "SAME_TYPE",
+    "LinkSplit",
+    "check_link_split",
+    "graph_of_edges",
+    "hold_out",
+    "hold_out_by_time",
+]
 _SHARES = ("val", "test")
 # Separates the random draw of links from that of vertices.
 _LINKS = 1
@@ -114,14 +122,14 @@ def _hold_out(
     _check_links(graph, link_split, edges, reverses, drawn.size, int(ends[1]))
     begins, notes = None, list[str]()
     if times is None:
-        val, test = rank_bounds(words[drawn], ends)
+        val, test = bounds_of_ranks(words[drawn], ends)
         parts = np.where(words >= test, 0, np.where(words < val, 1, 2))
     else:
         parts, begins, notes = _by_time(times, _oldest(times, words) if _any(opposites) else times, drawn, ends)
     links = _links(graph, edges, parts[edges])
     if times is None:
         notes.append(f"links held out by gnnexp, seed {seed}: {len(links['valid'])} valid, {len(links['test'])} test")
-    train_graph = without(replace(graph, links=links), torch.from_numpy(parts == 0))
+    train_graph = graph_of_edges(replace(graph, links=links), torch.from_numpy(parts == 0))
     if opposites is not None:
         notes += _said(train_graph, opposites, reverses, names)
     return replace(train_graph, notes=(*graph.notes, *notes)), begins
@@ -152,7 +160,7 @@ def _check_links(
         )
 
 
-def without(graph: Graph, kept: torch.Tensor) -> Graph:
+def graph_of_edges(graph: Graph, kept: torch.Tensor) -> Graph:
     """The graph with the edges `kept` `[E]` bool."""
     starts = torch.nn.functional.pad(kept.cumsum(0), (1, 0))
     return replace(

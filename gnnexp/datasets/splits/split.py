@@ -70,7 +70,7 @@ def random_split(
     return Splits(*_by_rank(words[ids], ids, ends))
 
 
-def rank_bounds(words: np.ndarray, ends: np.ndarray) -> np.ndarray:
+def bounds_of_ranks(words: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """`[k]` uint64 bounds: exactly `ends[i]` words are below the i-th bound. Does not sort all words."""
     ranked = np.concatenate([words, np.full(1, np.iinfo(np.uint64).max, np.uint64)])
     ranked.partition(np.unique(ends))
@@ -81,7 +81,7 @@ def rank_bounds(words: np.ndarray, ends: np.ndarray) -> np.ndarray:
 def _by_rank(words: np.ndarray, ids: np.ndarray, ends: np.ndarray) -> list[torch.Tensor]:
     """Three sorted lists of `ids`: those whose words have ranks in `[0, e0)`, `[e0, e1)`, `[e1, e2)`."""
     parts, low = [], np.uint64(0)
-    for high in rank_bounds(words, ends):
+    for high in bounds_of_ranks(words, ends):
         parts.append(torch.from_numpy(ids[(words >= low) & (words < high)].astype(np.int64)))
         low = high
     return parts

@@ -47,12 +47,12 @@ from gnnexp.datasets.tables.vertices import LabelKind, Labels, NoLabel, read_spl
 from gnnexp.datasets.tables.write import (
     NumberedTables,
     TableRules,
-    features_of,
-    labels_of,
+    error_with_ids,
     link_times,
-    named,
     no_splits,
     number,
+    table_features,
+    table_labels,
     write_edges,
     write_ids,
     write_rows,
@@ -346,7 +346,7 @@ class Tables(Dataset):
             try:
                 merged = write_edges(numbered, rules, writer, begins)
             except DifferentWeightsError as error:
-                raise named(error, numbered, whole) from None
+                raise error_with_ids(error, numbered, whole) from None
             writer.finish_graph(name=self.name)
         older = open_graph(whole.with_name("older"))
         assert rules.duplicates == "keep" or graph.indices.equal(older.indices), "the same edges are older"
@@ -379,8 +379,8 @@ class Tables(Dataset):
         file, rules, findings = self.feature_file(), self._rules(layout), Findings()
         graph = number(reader, layout, rules, place, None if file is None else rows_of_file(file))
         form = FeatureForm(self.categories, self.empty, self.standardize, self._known, self.new_values)
-        matrix = findings.attempt(features_of, reader, layout, graph, form, file, self.sparse)
-        labels = findings.attempt(labels_of, reader, layout, graph, self.label_kind, self.no_label)
+        matrix = findings.attempt(table_features, reader, layout, graph, form, file, self.sparse)
+        labels = findings.attempt(table_labels, reader, layout, graph, self.label_kind, self.no_label)
         if self._known is not None and labels is not None and not labels.present.any():
             labels = None  # a column without any label: they are to be predicted
         split = findings.attempt(self._splits, reader, layout, graph, labels)
@@ -395,7 +395,7 @@ class Tables(Dataset):
             try:
                 merged = write_edges(graph, rules if self._counts_all_rows else replace(rules, weighted=False), writer)
             except DifferentWeightsError as error:
-                raise named(error, graph, writer.extra("")) from None
+                raise error_with_ids(error, graph, writer.extra("")) from None
             width = write_rows(graph, features, labels, writer)
             for name in SPLITS:
                 writer.put(name, getattr(splits, name))

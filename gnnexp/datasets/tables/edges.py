@@ -10,7 +10,7 @@ import numpy as np
 from gnnexp.datasets.tables.engine import Engine, SqlTable, single
 from gnnexp.datasets.tables.moments import TimeColumn
 from gnnexp.datasets.tables.scan import quoted
-from gnnexp.datasets.tables.written import has_point, integers_in, text_of, with_points
+from gnnexp.datasets.tables.written import has_point, integers_in, text_sql, with_points
 from gnnexp.errors import DataError, Problem
 
 ENDS = ("source", "destination")
@@ -150,7 +150,7 @@ def relation_of(reader: Engine, table: SqlTable, name: str) -> tuple[SqlTable, R
     Raises:
         DataError: there are too many.
     """
-    value = text_of(table, name)
+    value = text_sql(table, name)
     rows = reader.rows(
         f"SELECT DISTINCT {value} AS value, {value}::VARCHAR FROM {table.name} WHERE {value} IS NOT "
         f"NULL ORDER BY value LIMIT {_MOST_RELATIONS + 1}",

@@ -22,7 +22,7 @@ from gnnexp.datasets.tables.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.scaling import Empty, Moments, in_columns, loses, lost, of_columns, scaled
 from gnnexp.datasets.tables.scan import quoted
 from gnnexp.datasets.tables.vertices import VertexColumns
-from gnnexp.datasets.tables.written import integers_in, note_of, text_of, with_points
+from gnnexp.datasets.tables.written import integers_in, note_of, text_sql, with_points
 from gnnexp.errors import DataError, Problem
 
 NewValues = Literal["error", "zero"]
@@ -244,7 +244,7 @@ def _one_hot(
     if known is None or integers_in(known["values"]) is not None:
         table = with_points(reader, table, [name], late=True)
         notes += [note_of(table, name, table.points[name], "categories")] if name in table.points else []
-    column = f"{text_of(table, name)}::VARCHAR"
+    column = f"{text_sql(table, name)}::VARCHAR"
     kept = reader.keep(f"SELECT {column} AS value, row_number() OVER () - 1 AS number FROM {table.name}", table)
     if form.empty == "error":
         rows = reader.rows(f"SELECT number FROM {kept} WHERE value IS NULL ORDER BY number LIMIT {MOST_SHOWN}", table)

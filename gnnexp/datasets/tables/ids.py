@@ -19,7 +19,7 @@ import numpy as np
 from gnnexp.datasets.tables.engine import BATCH_ROWS, MOST_SHOWN, Engine, SqlTable
 from gnnexp.datasets.tables.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.scan import quoted
-from gnnexp.datasets.tables.written import NoIntegersError, bytes_of, first_other, id_of, printed, text_of
+from gnnexp.datasets.tables.written import NoIntegersError, bytes_of, first_other, id_of, integer_sql, text_sql
 from gnnexp.kernels.tables.numbers import look_up
 from gnnexp.kernels.tables.texts import Dictionary, ascending
 
@@ -64,7 +64,7 @@ class Ids(ABC):
 
     def numbers_of(self, texts: Dictionary) -> np.ndarray:
         """The numbers of all texts, -1 for unknown ones."""
-        return self.numbers(array_of(texts))
+        return self.numbers(texts_of(texts))
 
     def are_numbers(self, low: int, high: int) -> bool:
         """Whether all ids from `low` to `high` are the numbers of their vertices."""
@@ -217,14 +217,14 @@ class HeldTexts(Ids):
         """See `Ids.table`."""
         import pyarrow as pa
 
-        return engine.texts(array_of(self.known).take(pa.array(self.places)))
+        return engine.texts(texts_of(self.known).take(pa.array(self.places)))
 
     def save(self, path: Path) -> None:
         """Write `id` text and `vertex` int64."""
         import pyarrow as pa
         from pyarrow import parquet
 
-        texts, schema = array_of(self.known), pa.schema([("id", pa.string()), ("vertex", pa.int64())])
+        texts, schema = texts_of(self.known), pa.schema([("id", pa.string()), ("vertex", pa.int64())])
         with parquet.ParquetWriter(path, schema, use_dictionary=False) as writer:
             for start in range(0, self.count, BATCH_ROWS):
                 ids = texts.take(pa.array(self.places[start : start + BATCH_ROWS])).cast(pa.string())
@@ -241,7 +241,7 @@ def _integer(text: str) -> int | None:
     return value if -(2**63) <= value < 2**63 else None
 
 
-def array_of(known: Dictionary) -> pa.Array:
+def texts_of(known: Dictionary) -> pa.Array:
     """The different texts, in the order of their numbers."""
     import pyarrow as pa
 
@@ -264,7 +264,7 @@ def ids_of_rows(engine: Engine, table: SqlTable, column: str, kind: str, *, text
         NoIntegersError: ids are no integers, and not `text`.
     """
     written = not text and column in table.looks
-    identity = printed(text_of(table, column)) if written else id_of(table, column, text=text)
+    identity = integer_sql(text_sql(table, column)) if written else id_of(table, column, text=text)
     lost = f"{quoted(column)} IS NULL" if written else "false"
     kept = engine.keep(
         f"SELECT {identity} AS id, row_number() OVER () - 1 AS number, {lost} AS missing FROM {table.name}", table

@@ -11,7 +11,7 @@ from gnnexp.datasets.tables.edges import RELATIONS, EdgeColumns, relation_of
 from gnnexp.datasets.tables.engine import Engine, SqlTable
 from gnnexp.datasets.tables.files import TableFiles, find_files
 from gnnexp.datasets.tables.moments import moment_of, with_fractions
-from gnnexp.datasets.tables.roles import AUTO, check_header, column, ends, is_only_header, words_of
+from gnnexp.datasets.tables.roles import AUTO, check_first_line, column, end_columns, is_only_header, words_of
 from gnnexp.datasets.tables.scan import TextForm, path_values, quoted
 from gnnexp.datasets.tables.vertices import VertexColumns
 from gnnexp.datasets.tables.written import (
@@ -245,13 +245,13 @@ def find_layout(
         if form.header is None:
             if is_only_header(reader, read_table, kinds):
                 return reader.table(files, replace(form, header=True))
-            check_header(read_table, kinds)
+            check_first_line(read_table, kinds)
         forced = [name for name in asked.as_text if name in read_table.types]
         return reader.table(files, form, as_text=forced) if forced else read_table
 
     def of_edges(entry: EdgeTable) -> EdgeColumns:
         edges_table = table(entry.files, *entry.types)
-        source, destination = ends(edges_table, entry.source, entry.destination, entry.types)
+        source, destination = end_columns(edges_table, entry.source, entry.destination, entry.types)
         weight = column(edges_table, "weight", entry.weight, needed=False, taken=(source, destination))
         kind = _relation_column(edges_table, entry.relation, [source, destination, *([weight] if weight else [])])
         time = column(edges_table, "time", entry.time, needed=True, taken=(source, destination))

@@ -19,7 +19,7 @@ _ALWAYS = 1 << 20  # entries of an array over all ids that do not matter
 _FIX = "correct the edges, add the vertex to its table, or set dataset.on_unknown=drop"
 
 
-def numbered(
+def number_edges(
     engine: Engine,
     edges: RawEdges,
     ids: Mapping[str, Ids],

@@ -14,7 +14,7 @@ import numpy as np
 
 from gnnexp.datasets.tables.edges import ENDS, EdgeColumns
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, SqlTable
-from gnnexp.datasets.tables.ids import Ids, array_of
+from gnnexp.datasets.tables.ids import Ids, texts_of
 from gnnexp.datasets.tables.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.spool import Spool
 from gnnexp.datasets.tables.written import bytes_of, id_of, integer_of, parsed
@@ -95,7 +95,7 @@ class SpooledEdges(RawEdges):
 
     def texts(self, engine: Engine, kind: str) -> str:
         """See `RawEdges.texts`."""
-        return f"SELECT id FROM {engine.texts(array_of(self.dictionaries[kind]))}"
+        return f"SELECT id FROM {engine.texts(texts_of(self.dictionaries[kind]))}"
 
     def numbers(self, ids: Mapping[str, Ids]) -> Iterator[list[np.ndarray]]:
         """See `RawEdges.numbers`."""
@@ -136,7 +136,7 @@ class SpooledEdges(RawEdges):
     def _id(self, end: int, value: int) -> object:
         """The id that a value of the spool stands for."""
         kind = self.columns.types[end]
-        return array_of(self.dictionaries[kind])[value].as_py() if kind in self.dictionaries else value
+        return texts_of(self.dictionaries[kind])[value].as_py() if kind in self.dictionaries else value
 
 
 @dataclass(frozen=True, eq=False)

@@ -80,7 +80,7 @@ def column(
     if asked is None:
         return None
     if asked != AUTO:
-        require(table, role, [asked])
+        _require(table, role, [asked])
         return asked
     left = [name for name in table.types if name not in set(taken)]
     first = {*map(plain, usual), NAMES[role][0]}
@@ -101,14 +101,14 @@ def column(
     raise DataError(Problem(table.files.shown, list(table.types), said, f"set dataset.{role}=COLUMN"))
 
 
-def ends(table: SqlTable, source: str, destination: str, types: tuple[str, str]) -> tuple[str, str]:
+def end_columns(table: SqlTable, source: str, destination: str, types: tuple[str, str]) -> tuple[str, str]:
     """The columns of both ends of an edge between vertices of two `types`.
 
     Raises:
         DataError: they are missing, or more than one pair may be meant.
     """
     for key, name_of_end in (("source", source), ("destination", destination)):
-        require(table, key, [name_of_end] if name_of_end != AUTO else [])
+        _require(table, key, [name_of_end] if name_of_end != AUTO else [])
     if AUTO not in (source, destination):
         return source, destination
     by_name = {plain(name): name for name in table.own}
@@ -145,7 +145,7 @@ def is_only_header(reader: Engine, table: SqlTable, kinds: Sequence[str]) -> boo
     return len(rows) == 1 and any(plain(str(cell)) in _usual(kinds) for cell in rows[0])
 
 
-def check_header(table: SqlTable, kinds: Sequence[str] = ()) -> None:
+def check_first_line(table: SqlTable, kinds: Sequence[str] = ()) -> None:
     """Check that the first line of a text has names of columns, where `dataset.header` does not say so.
 
     Raises:
@@ -173,7 +173,7 @@ def has_usual_names(table: SqlTable, kinds: Sequence[str] = ()) -> bool:
     return not texts or any(plain(name) in usual or plain(name).endswith("_id") for name in table.own)
 
 
-def require(table: SqlTable, key: str, names: Sequence[str]) -> None:
+def _require(table: SqlTable, key: str, names: Sequence[str]) -> None:
     """Check that a table has all columns.
 
     Raises:

@@ -112,7 +112,7 @@ def loses(most: np.ndarray, spread: np.ndarray) -> np.ndarray:
     return found
 
 
-def prepared(rows: np.ndarray, empty: Empty, *, standardize: bool) -> np.ndarray:
+def scaled_features(rows: np.ndarray, empty: Empty, *, standardize: bool) -> np.ndarray:
     """`[n, D]` float32 rows: filled and, with `standardize`, with the mean 0 and the spread 1 in each column.
 
     Equal values have no spread, and become 0.

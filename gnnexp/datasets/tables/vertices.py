@@ -15,7 +15,7 @@ from gnnexp.datasets.tables.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.roles import AUTO
 from gnnexp.datasets.tables.scaling import Moments, loses, lost
 from gnnexp.datasets.tables.scan import TextForm, literal, quoted
-from gnnexp.datasets.tables.written import REAL, cut, no_numbers, note_of, numeric, points_of, with_points
+from gnnexp.datasets.tables.written import REAL, cut_sql, no_numbers, note_of, numeric, points_of, with_points
 from gnnexp.errors import DataError, Problem
 
 LabelKind = Literal["auto", "class", "real"]
@@ -195,7 +195,7 @@ def _value_of(engine: Engine, columns: VertexColumns, kept: str, value: str) -> 
     integer, table = "TRY_CAST({} AS HUGEINT)", columns.written
     if not engine.count(kept, f"{integer.format('class')}::VARCHAR IS DISTINCT FROM class"):
         return integer.format("class"), []
-    text, points = cut(table, "class"), points_of(engine, table, value)
+    text, points = cut_sql(table, "class"), points_of(engine, table, value)
     if points is None or engine.count(kept, f"{integer.format(text)}::VARCHAR IS DISTINCT FROM {text}"):
         return "class", []
     return integer.format(text), [note_of(table, str(columns.label), points, "classes")]

@@ -21,7 +21,7 @@ from gnnexp.datasets.tables.engine import Engine
 from gnnexp.datasets.tables.features import FeatureForm, Matrix, read_feature_file, read_features
 from gnnexp.datasets.tables.ids import Ids, IntegerIds, ids_of_rows
 from gnnexp.datasets.tables.layout import TableLayout
-from gnnexp.datasets.tables.numbering import named_by_edges, numbered
+from gnnexp.datasets.tables.numbering import named_by_edges, number_edges
 from gnnexp.datasets.tables.raw_edges import RawEdges, read_edges
 from gnnexp.datasets.tables.spool import Spool
 from gnnexp.datasets.tables.vertices import LabelKind, Labels, NoLabel, read_labels
@@ -117,7 +117,9 @@ def number(
     check_memory(24 * sum(counts.values()), "vertices")
     findings, spools, notes = Findings(), [], layout.pointed()
     for part in raw:
-        spooled = findings.attempt(numbered, reader, part, ids, starts, place, _held(layout, rules), drop=rules.drop)
+        spooled = findings.attempt(
+            number_edges, reader, part, ids, starts, place, _held(layout, rules), drop=rules.drop
+        )
         if spooled is None:
             continue
         spool, dropped = spooled
@@ -214,7 +216,7 @@ def write_edges(
     return MergedEdges()
 
 
-def named(error: DifferentWeightsError, graph: NumberedTables, folder: Path) -> DataError:
+def error_with_ids(error: DifferentWeightsError, graph: NumberedTables, folder: Path) -> DataError:
     """The same error with the user's ids, which a folder has as `write_ids` has written them."""
     from pyarrow import parquet
 
@@ -286,7 +288,7 @@ def link_times(whole: Graph, graph: NumberedTables, layout: TableLayout, rules: 
     return Times(link_times_of.values, columns[0].column, columns[0].dated)
 
 
-def labels_of(
+def table_labels(
     reader: Engine, layout: TableLayout, graph: NumberedTables, label_kind: LabelKind, no_label: NoLabel
 ) -> Labels | None:
     """`[V]` labels of all vertices, -1 or NaN for types without labels; None if no table has labels."""
@@ -300,7 +302,7 @@ def labels_of(
     return None
 
 
-def features_of(
+def table_features(
     reader: Engine,
     layout: TableLayout,
     graph: NumberedTables,

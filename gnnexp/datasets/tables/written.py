@@ -99,17 +99,17 @@ def note_of(table: SqlTable, column: str, points: Points, what: str) -> str:
     return f"{points.values:,} {what} of the column {column} count as integers: {said} with {table.decimal}0"
 
 
-def text_of(table: SqlTable, column: str) -> str:
+def text_sql(table: SqlTable, column: str) -> str:
     """The value of a column in SQL; an integer that is written with `.0` is without it."""
-    return cut(table, quoted(column)) if column in table.points else quoted(column)
+    return cut_sql(table, quoted(column)) if column in table.points else quoted(column)
 
 
-def cut(table: SqlTable, value: str) -> str:
+def cut_sql(table: SqlTable, value: str) -> str:
     """A text without a fraction of zero, in SQL."""
     return f"(CASE WHEN ends_with({value}, {literal(f'{table.decimal}0')}) THEN left({value}, -2) ELSE {value} END)"
 
 
-def printed(value: str) -> str:
+def integer_sql(value: str) -> str:
     """The integer that a text is, in SQL; NULL if the integer is printed in another way."""
     return f"(CASE WHEN TRY_CAST({value} AS BIGINT)::VARCHAR = {value} THEN TRY_CAST({value} AS BIGINT) END)"
 
@@ -167,7 +167,7 @@ def integer_of(engine: Engine, table: SqlTable, column: str, kind: str) -> str:
         return id_of(table, column, text=False)
     if wrong := first_other(engine, table, column):
         raise NoIntegersError(kind, wrong)
-    return printed(text_of(table, column))
+    return integer_sql(text_sql(table, column))
 
 
 def first_other(engine: Engine, table: SqlTable, column: str) -> str:
@@ -175,7 +175,7 @@ def first_other(engine: Engine, table: SqlTable, column: str) -> str:
     name = quoted(column)
     found = engine.rows(
         f"SELECT {name} FROM {table.name} WHERE {name} IS NOT NULL AND "
-        f"{printed(text_of(table, column))} IS NULL LIMIT 1",
+        f"{integer_sql(text_sql(table, column))} IS NULL LIMIT 1",
         table,
     )
     return str(found[0][0]) if found else ""
@@ -192,7 +192,7 @@ def integer_or_text(engine: Engine, table: SqlTable, column: str, *, points: boo
     if column not in table.looks or (not points and table.looks[column] in REAL):
         return name
     if not first_other(engine, table, column):
-        return printed(text_of(table, column))
+        return integer_sql(text_sql(table, column))
     known = with_points(engine, table, [column], late=True) if points else table
     return name if known is table else integer_or_text(engine, known, column, points=True)
 

@@ -121,7 +121,7 @@ class ArrayWriter:
                 array.flush()
             sync(path)
             arrays[name] = {"dtype": array.dtype.str, "shape": list(array.shape), "sha256": file_sha256(path)}
-        write_json(self._staging / META, {**meta, "arrays": arrays})
+        write_json_to_disk(self._staging / META, {**meta, "arrays": arrays})
         move_into_place(self._staging, self.folder)
         self._staging = None
 
@@ -150,7 +150,7 @@ def _create(path: Path, folder: Path, shape: tuple[int, ...], dtype: np.dtype[An
     return np.memmap(path, dtype, "r+", offset, shape)
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
+def write_json_to_disk(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON file and flush it to the disk."""
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     sync(path)

@@ -36,7 +36,7 @@ class Reply:
     failure: str
 
 
-def run(command: Sequence[str], timeout_s: float = TIMEOUT_S) -> Reply:
+def run_in_time(command: Sequence[str], timeout_s: float = TIMEOUT_S) -> Reply:
     """Run a command to its end; kill it if it takes too long or prints too much."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_DEFAULTS)}
     try:
@@ -49,7 +49,7 @@ def run(command: Sequence[str], timeout_s: float = TIMEOUT_S) -> Reply:
             start_new_session=True,  # so that the command's children can be killed with it
         )
     except (OSError, ValueError) as error:
-        return Reply("", "", f"{command[0]} cannot be started: {plain(str(error))}")
+        return Reply("", "", f"{command[0]} cannot be started: {plain_line(str(error))}")
     try:
         out, err, cut = _read(process, time.monotonic() + timeout_s)
         code = None if cut else _exit_code(process, timeout_s)
@@ -61,7 +61,7 @@ def run(command: Sequence[str], timeout_s: float = TIMEOUT_S) -> Reply:
         for pipe in (process.stdout, process.stderr):
             assert pipe is not None, "both are pipes"
             pipe.close()
-    words = plain(err.decode(errors="replace"))
+    words = plain_line(err.decode(errors="replace"))
     failure = f"{command[0]} {cut or f'did not end within {timeout_s:.0f} s'}" if code is None else ""
     if code:
         named = words if words.startswith(f"{command[0]}: ") else f"{command[0]}: {words}"
@@ -69,7 +69,7 @@ def run(command: Sequence[str], timeout_s: float = TIMEOUT_S) -> Reply:
     return Reply(out.decode(errors="replace"), words, failure)
 
 
-def plain(text: str) -> str:
+def plain_line(text: str) -> str:
     """The first line with text, at most 200 printable characters of it."""
     lines = (
         "".join(letter if letter.isprintable() else " " for letter in line).strip()

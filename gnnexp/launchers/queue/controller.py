@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from gnnexp.launchers.queue.answers import ENDED
-from gnnexp.launchers.queue.commands import Reply, plain, run
+from gnnexp.launchers.queue.commands import Reply, plain_line, run_in_time
 
 # Formats for `squeue -o` and `sacct -o`; fields are separated by `|`.
 SQUEUE_FORMAT = "%i|%T|%e|%r"
@@ -88,7 +88,7 @@ def read_lines(text: str) -> tuple[list[JobLine], list[str]]:
             continue
         line = _read_line(raw)
         if line is None:
-            garbage.append(plain(raw))
+            garbage.append(plain_line(raw))
         else:
             lines.append(line)
     return lines, garbage
@@ -106,7 +106,7 @@ def _read_line(raw: str) -> JobLine | None:
         tasks = ((int(job[2]), int(job[2]), 1),)
     elif job[3] is not None and (tasks := _tasks(job[3])) is None:
         return None
-    return JobLine(int(job[1]), tasks, state[1], plain(fields[3]), _seconds(fields[2].strip()))
+    return JobLine(int(job[1]), tasks, state[1], plain_line(fields[3]), _seconds(fields[2].strip()))
 
 
 def _tasks(text: str) -> tuple[tuple[int, int, int], ...] | None:
@@ -183,7 +183,9 @@ class Controller:
         ask: runs a command and returns its output.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, ask: Callable[[list[str]], Reply] = run) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, ask: Callable[[list[str]], Reply] = run_in_time
+    ) -> None:
         self._clock, self._ask = clock, ask
         self._watched: dict[str, None] = {}
         self._asked: frozenset[str] = frozenset()

@@ -20,7 +20,7 @@ SETTLED_S = 60.0
 _OF_JOB = (RANKS, "requeue", JOB_OVER)
 
 
-def ask(run_dir: Path, controller: Controller | None = None) -> Answer | None:
+def job_state_of(run_dir: Path, controller: Controller | None = None) -> Answer | None:
     """The state of the job that works, or last worked, on a run; None if there is none.
 
     Raises:
@@ -30,14 +30,14 @@ def ask(run_dir: Path, controller: Controller | None = None) -> Answer | None:
     if submission is None:
         return None
     if submission.job_id is not None:
-        return answer_of(submission.job_id, (controller or Controller()).find(submission.job_id), run_dir)
+        return conclusion_of(submission.job_id, (controller or Controller()).find(submission.job_id), run_dir)
     # The launcher was killed during the submission, or sbatch did not report whether it submitted. A job that starts
     # after this run was resumed finds another token and ends (`slurm_jobs.is_of_run`). Started jobs give signs of life.
     silent_s = time.time() - last_sign(run_dir)
     return None if silent_s >= SILENT_S else UnknownJob("without a number", "sbatch did not report a submission")
 
 
-def answer_of(job_id: str, finding: Found, run_dir: Path) -> Answer:
+def conclusion_of(job_id: str, finding: Found, run_dir: Path) -> Answer:
     """What follows from SLURM's answer about a job, or from a missing answer.
 
     A job has ended if SLURM says so, or if the last note of its own script says so. It has also ended if SLURM answers

@@ -22,7 +22,7 @@ _JOB_ID = "${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}"
 _WAITS = "0 2 4 8 16 30 30 30 30 30 30 30 30"
 
 
-def parameters_of(
+def submitit_parameters(
     launcher: SlurmLauncher, name: str, listed: Path, hardware: HardwareConfig, token: str, after: str | None = None
 ) -> dict[str, Any]:
     """The parameters of submitit for a job, or for an array of jobs.

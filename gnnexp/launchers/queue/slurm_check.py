@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gnnexp.components.schema import HardwareConfig
 from gnnexp.components.signature import unknown
 from gnnexp.errors import Problem, RunError
-from gnnexp.launchers.queue.commands import plain, run
+from gnnexp.launchers.queue.commands import plain_line, run_in_time
 from gnnexp.launchers.queue.words import gpus_by_type, gpus_in, megabytes_of, minutes_of
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def fit_of(launcher: SlurmLauncher, hardware: HardwareConfig) -> Fit:
         partitions = read_partitions(_sinfo())
     except (RunError, ValueError) as error:
         return Fit(
-            (Problem("hardware", "slurm", f"the cluster does not answer: {plain(str(error))}", "look at `sinfo`"),)
+            (Problem("hardware", "slurm", f"the cluster does not answer: {plain_line(str(error))}", "look at `sinfo`"),)
         )
     parameters = plain_parameters(launcher)
     problems, wanted = _wanted(str(parameters.get("partition") or launcher.partition or ""), partitions)
@@ -176,7 +176,7 @@ def _check_fit(launcher: SlurmLauncher, hardware: HardwareConfig, partition: Slu
 
 
 def _sinfo() -> str:
-    reply = run(["sinfo", "-h", "-a", "-o", "%P|%l|%D|%c|%m|%G"], timeout_s=30.0)
+    reply = run_in_time(["sinfo", "-h", "-a", "-o", "%P|%l|%D|%c|%m|%G"], timeout_s=30.0)
     if reply.failure:
         raise RunError(reply.failure)
     return reply.text

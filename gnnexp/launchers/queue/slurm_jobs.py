@@ -12,7 +12,7 @@ from typing import Any
 
 from gnnexp.errors import DataError, Problem, RunError
 from gnnexp.files.regular import open_regular, read_json
-from gnnexp.launchers.queue.commands import Reply, run
+from gnnexp.launchers.queue.commands import Reply, run_in_time
 from gnnexp.launchers.queue.controller import is_job_id
 from gnnexp.record.attempts import BUSY
 from gnnexp.record.records import write_json
@@ -31,13 +31,13 @@ _MOST_LOG_BYTES, _MOST_RANKS = 1 << 20, 1 << 16
 _RANGE = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
 
 
-def cancel(*job_ids: str) -> None:
+def cancel_jobs(*job_ids: str) -> None:
     """End jobs; their ranks have SLURM's KillWait to write a checkpoint.
 
     Raises:
         RunError: SLURM refuses or does not answer. Then it is unknown whether the jobs end.
     """
-    reply = run(["scancel", *job_ids])
+    reply = run_in_time(["scancel", *job_ids])
     if reply.failure:
         raise RunError(f"scancel {' '.join(job_ids)}: {reply.failure}")
 
@@ -46,7 +46,7 @@ def cancel_preparation(*run_dirs: Path) -> None:
     """End the jobs that prepare the data of these runs, if they still run: the jobs of their ranks are cancelled."""
     noted = (read_submission(run_dir) for run_dir in run_dirs)
     if jobs := {one.preparation for one in noted if one is not None and one.preparation is not None}:
-        run(["scancel", *sorted(jobs)])
+        run_in_time(["scancel", *sorted(jobs)])
 
 
 def requeue(job_id: str) -> None:
@@ -56,7 +56,7 @@ def requeue(job_id: str) -> None:
         RunError: SLURM refuses, or has not answered for `_REQUEUE_S`.
     """
     end, wait = time.monotonic() + _REQUEUE_S, _FIRST_WAIT_S
-    while (reply := run(["scontrol", "requeue", job_id])).failure:
+    while (reply := run_in_time(["scontrol", "requeue", job_id])).failure:
         if time.monotonic() + wait > end or _is_refusal(reply):
             raise RunError(f"scontrol requeue {job_id}: {reply.failure}")
         print(f"gnnexp: {reply.failure}; asking again in {wait:.0f} s", flush=True)
@@ -73,7 +73,7 @@ def release(job_id: str) -> None:
 
     If SLURM refuses this, the job waits these two minutes.
     """
-    run(["scontrol", "update", f"jobid={job_id}", "StartTime=now"])
+    run_in_time(["scontrol", "update", f"jobid={job_id}", "StartTime=now"])
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from gnnexp.kernels.partitioners.refine import PARTS_PER_WORD, count_pins, move_
 from gnnexp.kernels.partitioners.restream import stream_vertices, unload
 from gnnexp.partitioners.base import Owners, Partitioner, too_small
 from gnnexp.partitioners.metis import fill_empty
-from gnnexp.partitioners.metis_library import index_dtype, metis_version
+from gnnexp.partitioners.metis_library import metis_dtype, metis_version
 from gnnexp.partitioners.multilevel import Caps, CoarseGraph, Coarsest, cluster_owners
 
 log = logging.getLogger(__name__)
@@ -243,7 +243,7 @@ class RestreamPartitioner(Partitioner):
 def _check_metis() -> None:
     """Raise ConfigError before the work starts if METIS is not available."""
     try:
-        index_dtype()
+        metis_dtype()
     except ConfigError as error:
         (problem,) = error.problems
         fix = f"{problem.fix.split(', or')[0]}, or partitioner.coarsest=stream"

@@ -11,10 +11,10 @@ from gnnexp.reports.figures.drawing import (
     DrawnFigure,
     bars_width,
     colour_of,
-    finish,
+    draw_stack,
+    finish_figure,
     name_bars,
     panel_figure,
-    stack,
 )
 from gnnexp.reports.figures.panels import Figure, Panel, caption_of
 from gnnexp.reports.metrics import axis_of, mean_and_interval, values_of
@@ -51,7 +51,7 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
                 if not math.isnan(mean)
             ]
     caption = caption_of(panels, figure.y)
-    finish(canvas, caption)
+    finish_figure(canvas, caption)
     return DrawnFigure(canvas, TextTable(("panel", "series", "metric", "mean", "95 % ±", "runs"), tuple(rows), caption))
 
 
@@ -84,7 +84,7 @@ def _stacked(axes: Axes, figure: Figure, found: Found) -> None:
         label, factor = axis_of(metric)
         heights = [0.0 if math.isnan(mean) else factor * mean for mean, _ in of_metric]
         parts.append(BarPart(label, colour_of(number), heights))
-    stack(axes, range(len(found[0])), parts)
+    draw_stack(axes, range(len(found[0])), parts)
 
 
 def _verdicts(axes: Axes, panel: Panel) -> None:

@@ -9,7 +9,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from gnnexp.reports.figures.drawing import BarPart, colour_of, empty_figure, legend, stack
+from gnnexp.reports.figures.drawing import BarPart, colour_of, draw_stack, empty_figure, legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -185,10 +185,10 @@ def _label_ratios(axes: Axes) -> None:
 def _stacked(axes: Axes, chart: Chart, panel: ChartPanel, rows: Sequence[Row], series: Sequence[Any]) -> None:
     referenced = [place for place, row in enumerate(rows) if panel.reference and row[panel.reference[0]] is not None]
     move, width = (0.2, 0.38) if panel.reference else (0.0, 0.6)
-    tops = stack(axes, [place - move for place in range(len(rows))], [*_parts(panel, panel.y, rows)], width)
+    tops = draw_stack(axes, [place - move for place in range(len(rows))], [*_parts(panel, panel.y, rows)], width)
     num_ours = len(axes.containers)
     parts = [*_parts(panel, panel.reference, [rows[place] for place in referenced])]
-    stack(axes, [place + move for place in referenced], parts, 0.3)
+    draw_stack(axes, [place + move for place in referenced], parts, 0.3)
     for bar in chain.from_iterable(axes.containers[num_ours:]):
         bar.set_hatch("//")
     for column, name in panel.line.items():

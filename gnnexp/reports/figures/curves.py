@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.figures.drawing import DrawnFigure, colour_of, finish, panel_figure
-from gnnexp.reports.figures.panels import Figure, Panel, caption_of, names_of
+from gnnexp.reports.figures.drawing import DrawnFigure, colour_of, finish_figure, panel_figure
+from gnnexp.reports.figures.panels import Figure, Panel, caption_of, series_names
 from gnnexp.reports.metrics import axis_of, epoch_value, mean_and_interval
 from gnnexp.reports.table import RunGroup, TextTable
 
@@ -36,14 +36,14 @@ class CurvePoint:
 
 def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
     """A line per series through the evaluated epochs; the interval over its runs is shaded."""
-    names, by_time = names_of(panels), figure.by == "time"
+    names, by_time = series_names(panels), figure.by == "time"
     canvas, spaces = panel_figure(panels, [3.4] * len(panels), 3.6, legend_width=1.8)
     rows, metrics, lacking = [], set(), []
     for axes, panel in zip(spaces, panels, strict=True):
         drawn = set()
         for name, group in panel.series.items():
             metric = figure.y[0] if figure.y else metric_of(group)
-            curve = curve_of(group, metric)
+            curve = curve_points(group, metric)
             if not curve or (by_time and any(math.isnan(moment.seconds) for moment in curve)):
                 lacking += [f"{name} on {panel.title}" if panel.title else name] if group.runs else []
                 continue
@@ -59,7 +59,7 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
         if not by_time:
             axes.locator_params("x", integer=True)
     caption = caption_of(panels, first=_first(figure, sorted(metrics), lacking))
-    finish(canvas, caption)
+    finish_figure(canvas, caption)
     header = ("panel", "series", "metric", "epoch", "seconds", "mean", "95 % ±", "runs")
     return DrawnFigure(canvas, TextTable(header, tuple(rows), caption))
 
@@ -69,7 +69,7 @@ def metric_of(group: RunGroup) -> str:
     return next((name for run in group.runs if (name := run.best("test")[0])), "")
 
 
-def curve_of(group: RunGroup, metric: str) -> list[CurvePoint]:
+def curve_points(group: RunGroup, metric: str) -> list[CurvePoint]:
     """A moment for every epoch in which at least one run of the group has the metric."""
     curves = [_points(run, metric) for run in group.runs]
     epochs = sorted({epoch for curve in curves for epoch in curve})

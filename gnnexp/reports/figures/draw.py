@@ -8,7 +8,7 @@ from pathlib import Path
 from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.figures import bars, curves, lines, load_range, matrix, stacked
 from gnnexp.reports.figures.drawing import DrawnFigure, save
-from gnnexp.reports.figures.panels import Figure, Panel, cut
+from gnnexp.reports.figures.panels import Figure, Panel, panels_of_figure
 from gnnexp.reports.table import TextTable, save_table
 
 _DRAW: Mapping[str, Callable[[Figure, Sequence[Panel]], DrawnFigure]] = {
@@ -23,7 +23,7 @@ _DRAW: Mapping[str, Callable[[Figure, Sequence[Panel]], DrawnFigure]] = {
 
 def draw(figure: Figure, runs: Sequence[RecordedRun], rows: Sequence[str]) -> DrawnFigure:
     """Draw `figure` from the report's `runs`; `rows` are the config keys that name a row."""
-    return _DRAW[figure.draw](figure, cut(figure, runs, rows))
+    return _DRAW[figure.draw](figure, panels_of_figure(figure, runs, rows))
 
 
 def draw_all(

@@ -91,7 +91,7 @@ def name_bars(axes: Axes, names: Collection[str]) -> None:
     axes.set_xlim(-0.6, max(0.6, len(names) - 0.4))
 
 
-def finish(canvas: Figure, caption: str) -> None:
+def finish_figure(canvas: Figure, caption: str) -> None:
     """Add one legend for all panels on the right, and the caption below."""
     legend(canvas)
     columns = int(canvas.get_figwidth() * _CAPTION_PER_INCH)
@@ -118,7 +118,7 @@ class BarPart(NamedTuple):
     heights: Sequence[float]
 
 
-def stack(axes: Axes, places: Sequence[float], parts: Sequence[BarPart], width: float = 0.6) -> list[float]:
+def draw_stack(axes: Axes, places: Sequence[float], parts: Sequence[BarPart], width: float = 0.6) -> list[float]:
     """Draw `parts` on top of each other, the first at the bottom. Return the height of each bar."""
     tops = [sum(of_bar) for of_bar in zip(*(part.heights for part in parts), strict=True)]
     bottoms = [0.0] * len(places)

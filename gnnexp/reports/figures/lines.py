@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gnnexp.reports.figures.drawing import DrawnFigure, colour_of, finish, mark_of, panel_figure
-from gnnexp.reports.figures.panels import Figure, Panel, caption_of, names_of
+from gnnexp.reports.figures.drawing import DrawnFigure, colour_of, finish_figure, mark_of, panel_figure
+from gnnexp.reports.figures.panels import Figure, Panel, caption_of, series_names
 from gnnexp.reports.metrics import axis_of, mean_and_interval, values_of
 from gnnexp.reports.table import RunGroup, TextTable, group_runs
 
@@ -38,7 +38,7 @@ class Point:
 
 def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
     """A line per series, with a point for each value of `figure.x`; dotted: the ideal, from the line's first point."""
-    metric, names = figure.y[0], names_of(panels)
+    metric, names = figure.y[0], series_names(panels)
     label, factor = axis_of(metric)
     canvas, spaces = panel_figure(panels, [3.4] * len(panels), 3.6, legend_width=1.8)
     rows, left_out = [], []
@@ -46,7 +46,7 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
         places: set[float] = set()
         means: list[float] = []
         for name, group in panel.series.items():
-            points, others = line_of(group, figure.x, metric)
+            points, others = points_of_line(group, figure.x, metric)
             left_out += [f"{name} with {figure.x}={value}" for value in others]
             number = names.index(name)
             places |= {point.x for point in points}
@@ -73,13 +73,13 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
         place for panel in panels for group in panel.series.values() for place in group_runs(group.runs, (figure.x,))
     ]
     caption = caption_of(panels, figure.y, places=together) + _notes(figure, left_out)
-    finish(canvas, caption)
+    finish_figure(canvas, caption)
     return DrawnFigure(
         canvas, TextTable(("panel", "series", figure.x, "metric", "mean", "95 % ±", "runs"), tuple(rows), caption)
     )
 
 
-def line_of(group: RunGroup, x: str, metric: str) -> tuple[list[Point], list[str]]:
+def points_of_line(group: RunGroup, x: str, metric: str) -> tuple[list[Point], list[str]]:
     """The points of a line from left to right, and the values of `x` that have no point."""
     points, others = [], []
     for place in group_runs((*group.runs, *group.failed), (x,)):

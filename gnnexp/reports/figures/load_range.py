@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gnnexp.errors import DataError
 from gnnexp.measure.phases import FORWARD_BACKWARD
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.figures.drawing import DrawnFigure, bars_width, colour_of, finish, name_bars, panel_figure
-from gnnexp.reports.figures.panels import Figure, Panel, caption_of, names_of, runs_of
+from gnnexp.reports.figures.drawing import DrawnFigure, bars_width, colour_of, finish_figure, name_bars, panel_figure
+from gnnexp.reports.figures.panels import Figure, Panel, caption_of, runs_of_panels, series_names
 from gnnexp.reports.metrics import axis_of, typical_epoch
 from gnnexp.reports.table import RunGroup, TextTable
 
@@ -28,7 +28,7 @@ class Load(NamedTuple):
 
 def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
     """A bar per series, with the ratio of most to mean above it."""
-    metric, names = figure.y[0], names_of(panels)
+    metric, names = figure.y[0], series_names(panels)
     label, factor = axis_of(metric)
     canvas, spaces = panel_figure(panels, [bars_width(panel.series) for panel in panels], 3.6, legend_width=0.8)
     rows, lacking = [], []
@@ -49,12 +49,12 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
         ]
     first = (
         f"{metric} of the least and of the most loaded rank. Dash: mean over the ranks. Number above: most / "
-        f"mean. {typical_epoch(runs_of(panels)).capitalize()}."
+        f"mean. {typical_epoch(runs_of_panels(panels)).capitalize()}."
     )
     if lacking:
         first += f" Not recorded by rank, not drawn: {', '.join(dict.fromkeys(lacking))}."
     caption = caption_of(panels, first=first, seeds="Over several seeds: the mean.")
-    finish(canvas, caption)
+    finish_figure(canvas, caption)
     header = ("panel", "series", "metric", "least", "mean", "most", "most / mean")
     return DrawnFigure(canvas, TextTable(header, tuple(rows), caption))
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gnnexp.reports.figures.drawing import DrawnFigure, finish, panel_figure
+from gnnexp.reports.figures.drawing import DrawnFigure, finish_figure, panel_figure
 from gnnexp.reports.figures.panels import Figure, Panel, caption_of
 from gnnexp.reports.metrics import mean_and_interval, values_of
 from gnnexp.reports.table import RunGroup, TextTable
@@ -43,7 +43,7 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
     caption = (
         f"How many times less the row has than the column (above 1: the row is ahead). {caption_of(panels, [metric])}"
     )
-    finish(canvas, caption)
+    finish_figure(canvas, caption)
     return DrawnFigure(canvas, TextTable(("panel", "row", "column", "metric", "column / row"), tuple(rows), caption))
 
 

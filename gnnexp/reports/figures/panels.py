@@ -165,7 +165,7 @@ class Panel:
     series: Mapping[str, RunGroup]
 
 
-def cut(figure: Figure, runs: Sequence[RecordedRun], rows: Sequence[str]) -> list[Panel]:
+def panels_of_figure(figure: Figure, runs: Sequence[RecordedRun], rows: Sequence[str]) -> list[Panel]:
     """The panels of `figure`.
 
     Args:
@@ -180,8 +180,8 @@ def cut(figure: Figure, runs: Sequence[RecordedRun], rows: Sequence[str]) -> lis
     for of_panel in group_runs(shown, figure.panels):
         series: dict[str, RunGroup] = {}
         for group in group_runs((*of_panel.runs, *of_panel.failed), keys):
-            series[name_of(keys, group.labels)] = group
-        panels.append(Panel(name_of(figure.panels, of_panel.labels), series))
+            series[_name_of(keys, group.labels)] = group
+        panels.append(Panel(_name_of(figure.panels, of_panel.labels), series))
     return panels
 
 
@@ -191,17 +191,17 @@ def series_of(figure: Figure, runs: Sequence[RecordedRun], rows: Sequence[str]) 
     return tuple(key for key in left if len({run.value(key) for run in runs}) > 1) or ("system",)
 
 
-def name_of(keys: Sequence[str], values: Sequence[str]) -> str:
+def _name_of(keys: Sequence[str], values: Sequence[str]) -> str:
     """`p3 workers=4`: the values in one line, a bare number with its key; null values are left out."""
     return " ".join(said(key, value) for key, value in zip(keys, values, strict=True) if value != "null")
 
 
-def names_of(panels: Iterable[Panel]) -> list[str]:
+def series_names(panels: Iterable[Panel]) -> list[str]:
     """The names of all series of all panels, each once. Each has a colour of its own."""
     return list(dict.fromkeys(name for panel in panels for name in panel.series))
 
 
-def runs_of(panels: Iterable[Panel]) -> list[RecordedRun]:
+def runs_of_panels(panels: Iterable[Panel]) -> list[RecordedRun]:
     """The finished runs of all panels."""
     return [run for panel in panels for group in panel.series.values() for run in group.runs]
 
@@ -223,7 +223,7 @@ def caption_of(
         places: groups of runs that are averaged, if these are not whole series.
     """
     where = [(name, panel, group) for panel in panels for name, group in panel.series.items()]
-    notes = [first or f"{' and '.join(metrics)}: {typical_epoch(runs_of(panels))}."]
+    notes = [first or f"{' and '.join(metrics)}: {typical_epoch(runs_of_panels(panels))}."]
     together = [group for _, _, group in where] if places is None else places
     if any(len(group.runs) > 1 for group in together):
         notes.append(seeds)

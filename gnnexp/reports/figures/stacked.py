@@ -6,8 +6,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gnnexp.reports.figures.drawing import BarPart, DrawnFigure, bars_width, finish, name_bars, panel_figure, stack
-from gnnexp.reports.figures.panels import Figure, Panel, caption_of, runs_of
+from gnnexp.reports.figures.drawing import (
+    BarPart,
+    DrawnFigure,
+    bars_width,
+    draw_stack,
+    finish_figure,
+    name_bars,
+    panel_figure,
+)
+from gnnexp.reports.figures.panels import Figure, Panel, caption_of, runs_of_panels
 from gnnexp.reports.metrics import number_cell, typical_epoch
 from gnnexp.reports.table import RunGroup, TextTable
 
@@ -50,11 +58,11 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
                 )
             )
     first = (
-        f"Seconds in each phase, mean over the ranks: {typical_epoch(runs_of(panels))}. Line: wall time "
+        f"Seconds in each phase, mean over the ranks: {typical_epoch(runs_of_panels(panels))}. Line: wall time "
         "of the epoch." + (_UNTOLD if any("–" in row for row in rows) else "")
     )
     caption = caption_of(panels, first=first, seeds="Over several seeds: the median.")
-    finish(canvas, caption)
+    finish_figure(canvas, caption)
     header = ("panel", "series", *(f"{name} s" for _, name, _ in _PARTS), "epoch s", "runs")
     return DrawnFigure(canvas, TextTable(header, tuple(rows), caption))
 
@@ -62,7 +70,7 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
 def _bars(axes: Axes, series: Mapping[str, RunGroup]) -> None:
     places = list(range(len(series)))
     seconds = [_seconds(group) for group in series.values()]
-    tops = stack(
+    tops = draw_stack(
         axes,
         places,
         [BarPart(label, colour, [_drawn(of_group[name]) for of_group in seconds]) for label, name, colour in _PARTS],

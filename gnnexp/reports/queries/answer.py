@@ -18,7 +18,7 @@ from gnnexp.planning.work import full_factor, full_steps
 from gnnexp.record.runs import MACHINE, RecordedRun
 from gnnexp.reports.figures.chart import Row, draw_chart
 from gnnexp.reports.figures.drawing import save
-from gnnexp.reports.labels import ALWAYS, flat, label_runs, said, setting_of
+from gnnexp.reports.labels import ALWAYS, flat_values, label_runs, said, setting_of
 from gnnexp.reports.published_cells import cells
 from gnnexp.reports.published_graphs import fraction_of_targets, graph_like, published_graph
 from gnnexp.reports.queries.query import VIEWS, Query
@@ -33,7 +33,7 @@ Rows = Iterator[Mapping[str, Any]]
 _LONG = {"metrics": ("epochs", "typical", "full_graph"), "lines": ("ranks", "batches")}
 
 
-def fill(connection: DuckDBPyConnection, runs: Sequence[RecordedRun], paper: str, text: str) -> None:
+def _fill(connection: DuckDBPyConnection, runs: Sequence[RecordedRun], paper: str, text: str) -> None:
     """Fill the tables of `tables.sql`. A long table stays empty if the query's `text` does not name it."""
     tables: Mapping[str, Callable[[], Rows]] = {
         "runs": lambda: (_run(number, run, paper) for number, run in enumerate(runs)),
@@ -86,7 +86,7 @@ def make_labels(connection: DuckDBPyConnection, chosen: Mapping[int, RecordedRun
 
 
 def _run(number: int, run: RecordedRun, paper: str) -> Mapping[str, Any]:
-    names = ("system", *flat(run.config))
+    names = ("system", *flat_values(run.config))
     keys = dict.fromkeys(key for name in names for key in accumulate(name.split("."), "{}.{}".format))
     setting = setting_of(run)
     like = graph_like(setting.shape)
@@ -127,7 +127,7 @@ class QueryAnswer:
     data: Mapping[str, Sequence[Row]] = field(default_factory=dict)
 
 
-def ask(query: Query, runs: Sequence[RecordedRun], where: str = "report.query") -> list[QueryAnswer]:
+def answers_of(query: Query, runs: Sequence[RecordedRun], where: str = "report.query") -> list[QueryAnswer]:
     """One answer for each kind of machine that the runs were made on, and at least one answer.
 
     Raises:
@@ -166,7 +166,7 @@ class _Asking:
         self._connection: DuckDBPyConnection = duckdb.connect()
         self._connection.execute("SET enable_external_access = false; SET lock_configuration = true")
         self._connection.execute(_sql("tables"))
-        fill(self._connection, runs, query.paper, " ".join(query.parts.values()))
+        _fill(self._connection, runs, query.paper, " ".join(query.parts.values()))
         make_labels(self._connection, {})
         self._connection.execute(_sql("derived"))
         self._connection.execute(_sql("macros"))

@@ -10,8 +10,8 @@ import pytest
 import scipy.sparse
 
 from gnnexp.cli.main import run_command
-from gnnexp.cli.running.prepare import checked
-from gnnexp.cli.running.provenance import origin_of
+from gnnexp.cli.running.prepare import checked_config
+from gnnexp.cli.running.provenance import recorded_origin
 from gnnexp.datasets.published.digits import Digits
 
 
@@ -33,9 +33,9 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_configuration_has_the_name_of_the_files(archive: Path) -> None:
     lines = ["dataset=graphdata_npz", f"dataset.path={archive}", "tracker=none"]
-    assert checked(lines, None).config["dataset"]["name"] == "karate-club"
-    assert checked([*lines, "dataset.name=mine"], None).config["dataset"]["name"] == "mine"
-    assert checked(["dataset=digits", "tracker=none"], None).config["dataset"].get("name") in (None, "digits")
+    assert checked_config(lines, None).config["dataset"]["name"] == "karate-club"
+    assert checked_config([*lines, "dataset.name=mine"], None).config["dataset"]["name"] == "mine"
+    assert checked_config(["dataset=digits", "tracker=none"], None).config["dataset"].get("name") in (None, "digits")
 
 
 def test_a_run_records_its_data(archive: Path) -> None:
@@ -56,4 +56,4 @@ def test_a_run_records_its_data(archive: Path) -> None:
     result = json.loads(Path("run/result.json").read_text())
     assert result["config"]["dataset"]["name"] == result["provenance"]["data"]["name"] == "karate-club"
     assert not result["provenance"]["data"]["known"] and "bytes not known" in result["notes"][-1]
-    assert origin_of(Digits()) is None
+    assert recorded_origin(Digits()) is None

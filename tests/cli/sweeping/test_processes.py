@@ -144,8 +144,8 @@ def test_jobs_that_no_process_follows_are_cancelled_together(
     Path("runs/r2/result.json").write_text("{}")
     write_state("mine", "runs/r0", "runs/r1", "runs/r2", "runs/r0")
     asked: list[tuple[str, ...]] = []
-    monkeypatch.setattr(processes, "cancel", lambda *ids: asked.append(ids))
-    monkeypatch.setattr(processes, "ask", lambda run_dir, controller: None)
+    monkeypatch.setattr(processes, "cancel_jobs", lambda *ids: asked.append(ids))
+    monkeypatch.setattr(processes, "job_state_of", lambda run_dir, controller: None)
     assert run_command(["cancel", "mine"]) == 0
     assert asked == [("50", "51")] and "50, 51" in capsys.readouterr().out
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gnnexp.cli.tuning.definition import Distribution, check_own, read_tuning
+from gnnexp.cli.tuning.definition import Distribution, read_tuning, trial_key_problems
 
 RANGE = {"low": 0.001, "high": 0.1, "log": True}
 
@@ -119,4 +119,4 @@ def test_a_tuning_without_distributions_is_a_problem() -> None:
 def test_a_key_that_is_tuned_and_set_is_a_problem() -> None:
     tuning, _ = read_tuning({"distributions": {"optimizer.lr": RANGE}, "trials": 1})
     cases = [("seed=0", "optimizer.lr=0.1"), ("seed=1", "optimizer.lr=0.1"), ("optimizer=sgd",)]
-    assert [problem.key for problem in check_own(tuning, cases)] == ["optimizer.lr=0.1"]
+    assert [problem.key for problem in trial_key_problems(tuning, cases)] == ["optimizer.lr=0.1"]

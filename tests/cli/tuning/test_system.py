@@ -11,7 +11,7 @@ import pytest
 
 from gnnexp.cli.tuning.definition import Tuning, read_tuning
 from gnnexp.cli.tuning.search import Search
-from gnnexp.cli.tuning.system import System, Trial, curve_of, seconds_of, value_of
+from gnnexp.cli.tuning.system import System, Trial, objective_of, seconds_of, validation_curve
 from gnnexp.record.runs import RecordedRun
 
 
@@ -34,16 +34,16 @@ def system(options: Tuning, trials: Sequence[tuple[float | None, float]]) -> Sys
 
 
 def test_the_value_is_the_best_validation_metric() -> None:
-    assert value_of(run([0.1, 0.8, 0.7]), tuning()) == 0.8
-    assert value_of(run([0.1, 0.8], "failed"), tuning()) is None
-    assert value_of(run([]), tuning()) is None, "the run was not evaluated"
+    assert objective_of(run([0.1, 0.8, 0.7]), tuning()) == 0.8
+    assert objective_of(run([0.1, 0.8], "failed"), tuning()) is None
+    assert objective_of(run([]), tuning()) is None, "the run was not evaluated"
 
 
 def test_the_time_to_a_value_ends_with_the_first_epoch_that_reaches_it() -> None:
     goal = tuning(objective="time_to_target", target=0.75)
-    assert value_of(run([0.1, 0.8, 0.7]), goal) == 4.0
-    assert value_of(run([0.1, 0.7]), goal) is None
-    assert value_of(run([0.1, 0.75]), goal) == 4.0
+    assert objective_of(run([0.1, 0.8, 0.7]), goal) == 4.0
+    assert objective_of(run([0.1, 0.7]), goal) is None
+    assert objective_of(run([0.1, 0.75]), goal) == 4.0
 
 
 def test_seconds_are_those_of_all_epochs_also_of_a_failed_run() -> None:
@@ -70,8 +70,8 @@ def test_limits_are_the_medians_of_trials_with_a_value() -> None:
 
 
 def test_the_curve_is_the_best_metric_so_far() -> None:
-    assert curve_of(run([0.1, 0.5, 0.4])) == (0.1, 0.5, 0.5)
-    assert math.isnan(curve_of(run([math.nan, 0.4]))[0]) and curve_of(run([math.nan, 0.4]))[1] == 0.4
+    assert validation_curve(run([0.1, 0.5, 0.4])) == (0.1, 0.5, 0.5)
+    assert math.isnan(validation_curve(run([math.nan, 0.4]))[0]) and validation_curve(run([math.nan, 0.4]))[1] == 0.4
 
 
 def test_an_equal_trial_that_came_first_is_the_best() -> None:

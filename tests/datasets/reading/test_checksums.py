@@ -12,7 +12,7 @@ from gnnexp.datasets import base
 from gnnexp.datasets.published.aminer import Aminer
 from gnnexp.datasets.published.planetoid import Planetoid
 from gnnexp.datasets.published.triples import Triples
-from gnnexp.datasets.reading.checksums import origin_of, published
+from gnnexp.datasets.reading.checksums import origin_of, published_files
 from gnnexp.errors import DataError
 
 Find = Callable[[str], Path]
@@ -22,27 +22,27 @@ def digests(dataset: str, **changed: str) -> dict[Path, str]:
     """Those of the table, as files of a folder."""
     return {
         Path("x") / one.file: changed.get(one.file.rpartition(".")[2], one.sha256 or "of a file at hand")
-        for one in published()
+        for one in published_files()
         if one.dataset == dataset
     }
 
 
 def test_the_table_is_sound() -> None:
-    files = [(one.dataset, one.file) for one in published()]
+    files = [(one.dataset, one.file) for one in published_files()]
     assert len(set(files)) == len(files)
-    assert all(len(one.sha256) in (0, 64) and one.source for one in published())
-    assert len({one.source for one in published() if one.dataset == "cora"}) == 1
+    assert all(len(one.sha256) in (0, 64) and one.source for one in published_files())
+    assert len({one.source for one in published_files() if one.dataset == "cora"}) == 1
 
 
-@pytest.mark.parametrize("dataset", sorted({one.dataset for one in published()}))
+@pytest.mark.parametrize("dataset", sorted({one.dataset for one in published_files()}))
 def test_published_bytes_are_named(dataset: str) -> None:
     origin = origin_of(digests(dataset), "mine")
     assert origin.dataset == dataset and origin.source in origin.text
-    assert list(origin.unlisted) == [one.file for one in published() if one.dataset == dataset and not one.sha256]
+    assert list(origin.unlisted) == [one.file for one in published_files() if one.dataset == dataset and not one.sha256]
 
 
 def test_a_single_file_is_known_under_any_name() -> None:
-    (one,) = (one for one in published() if one.dataset == "tolokers")
+    (one,) = (one for one in published_files() if one.dataset == "tolokers")
     assert origin_of({Path("y/renamed.npz"): one.sha256}, "renamed").dataset == "tolokers"
 
 

@@ -10,7 +10,7 @@ from gnnexp.datasets.tables.edges import ENDS, EdgeColumns
 from gnnexp.datasets.tables.engine import engine
 from gnnexp.datasets.tables.files import find_files
 from gnnexp.datasets.tables.ids import HeldTexts
-from gnnexp.datasets.tables.numbering import numbered
+from gnnexp.datasets.tables.numbering import number_edges
 from gnnexp.datasets.tables.raw_edges import SpooledEdges
 from gnnexp.datasets.tables.spool import Spool
 from gnnexp.datasets.tables.written import bytes_of
@@ -37,6 +37,8 @@ def test_numbers_of_a_later_type_do_not_wrap_around(first: int, tmp_path: Path) 
         with Spool(tmp_path, "raw", columns.dtypes(np.dtype(np.int32))) as spool:
             spool.append(codes, codes[::-1])
         edges = SpooledEdges(columns, ((0, -1), (0, -1)), {"a": known, "b": known}, spool)
-        found, dropped = numbered(reader, edges, {"a": ids, "b": ids}, {"a": 0, "b": first}, tmp_path, 0, drop=False)
+        found, dropped = number_edges(
+            reader, edges, {"a": ids, "b": ids}, {"a": 0, "b": first}, tmp_path, 0, drop=False
+        )
     assert [found.column(end).tolist() for end in ENDS] == [[2, 0, 1], [first + 1, first, first + 2]]
     assert found.dtypes["destination"] == np.int64 and dropped == 0

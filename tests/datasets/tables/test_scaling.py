@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from own_tables import load, text
 
 from gnnexp.datasets.tables import scaling
-from gnnexp.datasets.tables.scaling import Moments, prepared
+from gnnexp.datasets.tables.scaling import Moments, scaled_features
 
 START_MS = 1_700_000_000_000
 TIMES = [START_MS + 1000 * row for row in range(50)]
@@ -57,17 +57,17 @@ def test_missing_values_are_filled_before_columns_are_standardized(empty: scalin
     whole = values.copy()
     whole[np.isnan(values)] = {"error": 0, "mean": 3.5, "zero": 0}[empty]
     expected = np.stack([standardized(whole[:, 0].tolist()), np.zeros(3)], 1)
-    found = prepared(values, empty, standardize=True)
+    found = scaled_features(values, empty, standardize=True)
     assert found.dtype == np.float32 and np.allclose(found, expected, rtol=1e-6)
-    assert np.array_equal(prepared(values, empty, standardize=False), whole.astype(np.float32))
+    assert np.array_equal(scaled_features(values, empty, standardize=False), whole.astype(np.float32))
 
 
 @pytest.mark.parametrize("value", [0.1, -1 / 3, 1e30 / 7, 123456789.1])
 @pytest.mark.parametrize("count", [1, 3, 7, 49, 5000])
 def test_equal_values_become_zero(value: float, count: int) -> None:
     """The mean of equal values is rounded, so they would differ from it."""
-    assert not prepared(np.full((count, 1), value), "error", standardize=True).any()
-    filled = prepared(np.array([[value]] * count + [[np.nan]]), "mean", standardize=True)
+    assert not scaled_features(np.full((count, 1), value), "error", standardize=True).any()
+    filled = scaled_features(np.array([[value]] * count + [[np.nan]]), "mean", standardize=True)
     assert not filled.any()
 
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from fake_slurm import install
 
-from gnnexp.launchers.queue.commands import plain, run
+from gnnexp.launchers.queue.commands import plain_line, run_in_time
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_an_answer_is_text_without_a_failure(commands: Path) -> None:
     install(commands, "squeue", "echo '1|RUNNING'; echo 'a warning' >&2")
-    reply = run(["squeue"])
+    reply = run_in_time(["squeue"])
     assert (reply.text, reply.words, reply.failure) == ("1|RUNNING\n", "a warning", "")
 
 
@@ -41,17 +41,17 @@ def test_an_answer_is_text_without_a_failure(commands: Path) -> None:
 )
 def test_what_is_no_answer_says_why(commands: Path, script: str, failure: str) -> None:
     install(commands, "squeue", script)
-    reply = run(["squeue"])
+    reply = run_in_time(["squeue"])
     assert reply.failure == failure
     assert len(reply.text) < 1 << 25, "an endless answer is not read whole"
 
 
 def test_a_command_that_is_missing_or_cannot_be_executed_is_no_answer(commands: Path) -> None:
-    assert run(["no-such-command"]).failure.startswith("no-such-command cannot be started")
+    assert run_in_time(["no-such-command"]).failure.startswith("no-such-command cannot be started")
     install(commands, "squeue", "exit 0")
     (commands / "squeue").write_bytes(b"\x7fELF nonsense")
-    assert "cannot be started" in run([str(commands / "squeue")]).failure
-    assert run(["squeue", "\0"]).failure.startswith("squeue cannot be started")
+    assert "cannot be started" in run_in_time([str(commands / "squeue")]).failure
+    assert run_in_time(["squeue", "\0"]).failure.startswith("squeue cannot be started")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_command_that_is_missing_or_cannot_be_executed_is_no_answer(commands: 
 )
 def test_a_command_that_hangs_is_killed_with_its_children(commands: Path, script: str) -> None:
     install(commands, "squeue", f"echo $$ > {commands}/pid; {script}")
-    assert run(["squeue"], timeout_s=0.3).failure.startswith("squeue did not ")
+    assert run_in_time(["squeue"], timeout_s=0.3).failure.startswith("squeue did not ")
     _assert_gone(int((commands / "pid").read_text()))
 
 
@@ -77,7 +77,7 @@ def test_an_interrupt_is_not_kept_waiting(commands: Path) -> None:
     before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            run(["squeue"], timeout_s=100.0)
+            run_in_time(["squeue"], timeout_s=100.0)
     finally:
         signal.signal(signal.SIGUSR1, before)
     _assert_gone(int((commands / "pid").read_text()))
@@ -88,15 +88,15 @@ def test_what_a_user_sets_for_squeue_hides_no_job(commands: Path, monkeypatch: p
     monkeypatch.setenv("SQUEUE_STATES", "RUNNING")
     monkeypatch.setenv("SLURM_CONF", "/etc/other.conf")
     install(commands, "squeue", "env | sort")
-    variables = run(["squeue"]).text.splitlines()
+    variables = run_in_time(["squeue"]).text.splitlines()
     assert "SLURM_CONF=/etc/other.conf" in variables and "SLURM_TIME_FORMAT=standard" in variables
     assert not [line for line in variables if line.startswith("SQUEUE_")]
 
 
 def test_one_line_of_many_and_no_control_characters() -> None:
-    assert plain("\n \x1b]0;title\x07\nsecond") == "]0;title"
-    assert plain("x" * 10_000) == "x" * 200
-    assert plain("") == plain("\n\n") == ""
+    assert plain_line("\n \x1b]0;title\x07\nsecond") == "]0;title"
+    assert plain_line("x" * 10_000) == "x" * 200
+    assert plain_line("") == plain_line("\n\n") == ""
 
 
 def _assert_gone(group: int) -> None:

@@ -15,7 +15,7 @@ from gnnexp.errors import DataError
 from gnnexp.launchers.queue.answers import ALIVE, ENDED, PASSING, Alive, Answer, EndedJob, UnknownJob
 from gnnexp.launchers.queue.commands import Reply
 from gnnexp.launchers.queue.controller import Controller
-from gnnexp.launchers.queue.evidence import SILENT_S, ask, last_sign
+from gnnexp.launchers.queue.evidence import SILENT_S, job_state_of, last_sign
 from gnnexp.record.attempts import JOB_OVER, RANKS, note
 
 
@@ -25,7 +25,7 @@ def slurm() -> FakeSlurm:
 
 
 def asked(slurm: FakeSlurm, run_dir: Path) -> Answer:
-    found = ask(run_dir, Controller(slurm.clock, slurm.ask))
+    found = job_state_of(run_dir, Controller(slurm.clock, slurm.ask))
     assert found is not None
     return found
 
@@ -109,7 +109,7 @@ def test_a_job_that_waited_for_days_is_not_lost_by_one_answer_without_it(tmp_pat
     for second in range(0, 165, 15):
         slurm.now = 1000.0 + second
         slurm.squeue = lists("4711|PENDING|N/A|Priority") if second == 0 else lists()
-        answers.append(ask(tmp_path, controller))
+        answers.append(job_state_of(tmp_path, controller))
     assert isinstance(answers[0], Alive) and isinstance(answers[-1], EndedJob)
     assert [type(answer) for answer in answers[1:]] == [UnknownJob] * 7 + [EndedJob] * 3
 
@@ -177,13 +177,13 @@ def test_signs_of_life_are_files_as_well_as_what_they_say(tmp_path: Path, slurm:
 
 
 def test_a_submission_whose_answer_is_missing_is_unknown_while_it_may_start(tmp_path: Path, slurm: FakeSlurm) -> None:
-    assert isinstance(ask(make_run(tmp_path, None, ranks=0), Controller(slurm.clock, slurm.ask)), UnknownJob)
-    assert ask(make_run(tmp_path, None, silent_s=SILENT_S + 5), Controller(slurm.clock, slurm.ask)) is None
+    assert isinstance(job_state_of(make_run(tmp_path, None, ranks=0), Controller(slurm.clock, slurm.ask)), UnknownJob)
+    assert job_state_of(make_run(tmp_path, None, silent_s=SILENT_S + 5), Controller(slurm.clock, slurm.ask)) is None
     assert not slurm.asked, "without a number there is nothing to ask for"
 
 
 def test_a_run_without_a_job_has_no_answer(tmp_path: Path) -> None:
-    assert ask(tmp_path) is None
+    assert job_state_of(tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -204,4 +204,4 @@ def test_a_run_without_a_job_has_no_answer(tmp_path: Path) -> None:
 def test_a_damaged_note_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "slurm.json").write_text(text)
     with pytest.raises(DataError, match=r"slurm\.json"):
-        ask(tmp_path)
+        job_state_of(tmp_path)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.figures.curves import curve_of, metric_of
+from gnnexp.reports.figures.curves import curve_points, metric_of
 from gnnexp.reports.figures.draw import draw, usual_figures
 from gnnexp.reports.figures.panels import Figure
 from gnnexp.reports.table import group_runs
@@ -43,10 +43,10 @@ def both() -> list[RecordedRun]:
 
 def test_curves_are_over_seeds_and_only_evaluated_epochs() -> None:
     group = group_runs(both(), KEYS)[0]
-    first, last = curve_of(group, metric_of(group))
+    first, last = curve_points(group, metric_of(group))
     assert (first.epoch, first.seconds, first.values) == (1, 3.0, (0.1, 0.3))
     assert (last.epoch, last.seconds, last.values) == (3, 9.0, (0.5, 0.6)), "6 s and 12 s of training"
-    assert curve_of(group, "") == []
+    assert curve_points(group, "") == []
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from figure_runs import figure_run
 
 from gnnexp.reports.figures.draw import draw
-from gnnexp.reports.figures.lines import line_of
+from gnnexp.reports.figures.lines import points_of_line
 from gnnexp.reports.figures.panels import Figure
 from gnnexp.reports.table import group_runs
 
@@ -21,7 +21,7 @@ SCALING = Figure(
 def test_points_are_means_over_seeds_from_left_to_right() -> None:
     runs = [figure_run("dgl", 2.0, 4), figure_run("dgl", 4.0, 1), figure_run("dgl", 6.0, 1, seed=1)]
     (group,) = group_runs(runs, ("system",))
-    (first, last), others = line_of(group, "hardware.workers", "time/epoch_s")
+    (first, last), others = points_of_line(group, "hardware.workers", "time/epoch_s")
     assert (first.x, first.mean, first.count) == (1.0, 5.0, 2) and first.half == pytest.approx(12.706, rel=1e-3)
     assert (last.x, last.mean, last.count) == (4.0, 2.0, 1) and math.isnan(last.half) and others == []
 

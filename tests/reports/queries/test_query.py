@@ -11,7 +11,7 @@ from gnnexp.cli.main import run_command
 from gnnexp.cli.sweeping.definition import load_sweep
 from gnnexp.errors import ConfigError
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.queries.answer import ask, table_of
+from gnnexp.reports.queries.answer import answers_of, table_of
 from gnnexp.reports.queries.query import query_names, read_query
 from gnnexp.reports.table import TextTable
 
@@ -32,7 +32,7 @@ def written(folder: Path, table: str, more: str = "") -> str:
 
 
 def asked(name: str, runs: list[RecordedRun]) -> TextTable:
-    return table_of(ask(read_query(name, "here"), runs, "here"))
+    return table_of(answers_of(read_query(name, "here"), runs, "here"))
 
 
 def problem_of(name: str, runs: list[RecordedRun]) -> str:
@@ -147,7 +147,7 @@ def test_what_is_no_query_is_refused_with_those_that_there_are(tmp_path: Path) -
 def test_every_query_of_the_product_is_asked_about_no_runs(name: str) -> None:
     """As before a sweep starts: all parts are understood, figures find their columns, and nothing is shown."""
     query = read_query(name, "here")
-    (answer,) = ask(query, [])
+    (answer,) = answers_of(query, [])
     assert answer.table.rows == () and answer.table.caption and not any(answer.data.values())
     assert {chart.figure for chart in query.charts} == answer.data.keys()
 
@@ -163,7 +163,7 @@ def test_the_command_takes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_the_documented_query_is_one(runs: list[RecordedRun], tmp_path: Path) -> None:
     page = Path(__file__).parents[3] / "docs" / "reports.md"
     (tmp_path / "mine.sql").write_text(page.read_text().partition("```sql\n")[2].partition("```")[0])
-    (answer,) = ask(read_query(str(tmp_path / "mine.sql"), "here"), runs)
+    (answer,) = answers_of(read_query(str(tmp_path / "mine.sql"), "here"), runs)
     assert [(row[0], row[-1]) for row in answer.table.rows] == [("dgl", "2.0000"), ("p3", "1.0000")]
     assert answer.table.caption == "Seconds of a typical epoch."
     assert [row["value"] for row in answer.data["epochs"]] == [2.0, 1.0]

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from gnnexp.cli.running.prepare import checked
+from gnnexp.cli.running.prepare import checked_config
 from gnnexp.config.folders import product_folder
 from torture.fuzz.case import Case
 from torture.fuzz.mutate.raw import damaged, other_tokens
@@ -91,4 +91,4 @@ def _own() -> list[tuple[str, bytes]]:
 
 
 def _check(choice: list[str]) -> object:
-    return checked(choice, str(Path("own")))
+    return checked_config(choice, str(Path("own")))

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from random import Random
 from typing import Any
 
-from gnnexp.cli.running.prepare import checked
+from gnnexp.cli.running.prepare import checked_config
 from gnnexp.config.compose import compose
 from torture.fuzz.case import Case
 
@@ -177,4 +177,4 @@ def _dotted(config: Mapping[str, Any], before: str) -> Iterator[str]:
 
 
 def _check(lines: list[str]) -> object:
-    return checked(lines, None)
+    return checked_config(lines, None)

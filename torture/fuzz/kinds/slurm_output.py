@@ -10,7 +10,7 @@ from gnnexp.components.schema import HardwareConfig
 from gnnexp.launchers.queue import slurm_check, slurm_jobs
 from gnnexp.launchers.queue.commands import Reply
 from gnnexp.launchers.queue.controller import Controller
-from gnnexp.launchers.queue.evidence import ask
+from gnnexp.launchers.queue.evidence import job_state_of
 from gnnexp.launchers.slurm import SlurmLauncher
 from torture.fuzz.case import Case
 from torture.fuzz.mutate.raw import damaged, other_tokens
@@ -87,7 +87,7 @@ def _read(answers: dict[str, bytes]) -> object:
 
 def _state(answers: dict[str, str]) -> object:
     """What the job's state is taken for."""
-    return ask(_RUN, Controller(ask=lambda command: Reply(answers[command[0]], "", "")))
+    return job_state_of(_RUN, Controller(ask=lambda command: Reply(answers[command[0]], "", "")))
 
 
 def _partitions(text: str) -> object:

@@ -78,7 +78,7 @@ class DataNames:
     mask: int = 0
 
 
-def arrays_of(graph: dgl.DGLGraph) -> DglArrays:
+def arrays_of_graph(graph: dgl.DGLGraph) -> DglArrays:
     """The arrays of a graph in memory. Edges are in the order of their ids."""
     edges = []
     for types in graph.canonical_etypes:
@@ -86,16 +86,19 @@ def arrays_of(graph: dgl.DGLGraph) -> DglArrays:
         edges.append(
             DglEdges(
                 tuple(types),
-                array_of(source),
-                array_of(destination),
-                {name: array_of(values) for name, values in graph.edges[types].data.items()},
+                array_of_tensor(source),
+                array_of_tensor(destination),
+                {name: array_of_tensor(values) for name, values in graph.edges[types].data.items()},
             )
         )
-    nodes = {kind: {name: array_of(values) for name, values in graph.nodes[kind].data.items()} for kind in graph.ntypes}
+    nodes = {
+        kind: {name: array_of_tensor(values) for name, values in graph.nodes[kind].data.items()}
+        for kind in graph.ntypes
+    }
     return DglArrays({kind: graph.num_nodes(kind) for kind in graph.ntypes}, nodes, edges)
 
 
-def array_of(values: torch.Tensor) -> np.ndarray:
+def array_of_tensor(values: torch.Tensor) -> np.ndarray:
     """A tensor as an array; numpy has no bfloat16."""
     found = values.detach().cpu()
     array: np.ndarray = (found.float() if found.dtype == torch.bfloat16 else found).numpy()
@@ -262,14 +265,14 @@ def _vertices(
     splits = {split: _mask(own[name], column, f"{key}, {name}") for split, name in masks.items()}
     return ForeignVertices(
         count,
-        None if features is None else rows_of(own[features], f"{key}, {features}"),
-        None if label is None else classes_of(own[label], f"{key}, {label}"),
+        None if features is None else _rows_of(own[features], f"{key}, {features}"),
+        None if label is None else class_numbers(own[label], f"{key}, {label}"),
         splits,
         ids=_ids(own.get(ID), count),
     )
 
 
-def rows_of(values: np.ndarray, key: str) -> np.ndarray:
+def _rows_of(values: np.ndarray, key: str) -> np.ndarray:
     """`[n, D]` float32 features of values `[n, ...]`.
 
     Raises:
@@ -280,7 +283,7 @@ def rows_of(values: np.ndarray, key: str) -> np.ndarray:
     return values.reshape(values.shape[0], int(np.prod(values.shape[1:]))).astype(np.float32, copy=False)
 
 
-def classes_of(values: np.ndarray, key: str) -> np.ndarray:
+def class_numbers(values: np.ndarray, key: str) -> np.ndarray:
     """`[n]` int64 classes (-1 = no label), `[n, C]` float32 zeros and ones, or `[n]` float32 real targets.
 
     Raises:

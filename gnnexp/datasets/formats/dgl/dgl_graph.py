@@ -11,8 +11,8 @@ import numpy as np
 
 from gnnexp.datasets.base import data_folder
 from gnnexp.datasets.formats.dataset import ForeignDataset
-from gnnexp.datasets.formats.dgl.arrays import AUTO, USUAL, DataNames, DglArrays, arrays_of, foreign_of_arrays
-from gnnexp.datasets.formats.dgl.partition_files import config_in
+from gnnexp.datasets.formats.dgl.arrays import AUTO, USUAL, DataNames, DglArrays, arrays_of_graph, foreign_of_arrays
+from gnnexp.datasets.formats.dgl.partition_files import partition_config_in
 from gnnexp.datasets.formats.dgl.reader import is_graph_file, read_graph
 from gnnexp.datasets.formats.foreign import ForeignGraph
 from gnnexp.errors import ConfigError, DataError, Problem
@@ -51,7 +51,7 @@ def foreign_of_dgl(
         masks,
         mask,
     )
-    return foreign_of_arrays(arrays_of(graph), asked, "the graph")
+    return foreign_of_arrays(arrays_of_graph(graph), asked, "the graph")
 
 
 @dataclass(kw_only=True, eq=False)
@@ -105,7 +105,7 @@ class DglGraph(DglDataset):
     @classmethod
     def recognised(cls, place: Path) -> list[str] | None:
         """A file that begins as DGL's, or a folder with one of them that is no folder of partitions."""
-        if place.is_dir() and config_in(place) is not None:
+        if place.is_dir() and partition_config_in(place) is not None:
             return None
         return [] if len(_files(place)) == 1 else None
 

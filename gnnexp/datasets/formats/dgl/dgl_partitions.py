@@ -10,7 +10,7 @@ import torch
 from gnnexp.datasets.base import data_folder
 from gnnexp.datasets.formats.dgl.arrays import foreign_of_arrays
 from gnnexp.datasets.formats.dgl.dgl_graph import DglDataset
-from gnnexp.datasets.formats.dgl.partition_files import PartConfig, config_in, read_config
+from gnnexp.datasets.formats.dgl.partition_files import PartConfig, partition_config_in, read_partition_config
 from gnnexp.datasets.formats.dgl.whole import WholeGraph, read_whole
 from gnnexp.datasets.formats.foreign import ForeignGraph
 from gnnexp.graph.partition import Partition, owner_dtype
@@ -34,7 +34,7 @@ class DglPartitions(DglDataset):
     @classmethod
     def recognised(cls, place: Path) -> list[str] | None:
         """A folder with the JSON file of a partition, or this file."""
-        return None if config_in(place) is None else []
+        return None if partition_config_in(place) is None else []
 
     def sources(self) -> list[Path]:
         """The JSON file, and the files of all parts."""
@@ -57,4 +57,4 @@ class DglPartitions(DglDataset):
         return Partition(owners.to(owner_dtype(count)), count, method=f"distdgl_{config.method}", graph_key=self.key())
 
     def _config(self) -> PartConfig:
-        return read_config(data_folder(self.path, "dgl_partitions"))
+        return read_partition_config(data_folder(self.path, "dgl_partitions"))

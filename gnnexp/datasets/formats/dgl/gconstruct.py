@@ -96,7 +96,7 @@ class Gconstruct:
         return list(dict.fromkeys(found))
 
 
-def config_in(place: Path) -> Path | None:
+def gconstruct_in(place: Path) -> Path | None:
     """GraphStorm's JSON file: `place`, or the only one in this folder; None if there is none."""
     candidates = [place] if place.suffix == ".json" else sorted(place.glob("*.json")) if place.is_dir() else []
     found = [one for one in candidates if is_file(one) and _is_config(_json(one))]
@@ -116,13 +116,13 @@ def _json(path: Path) -> object:
     return json_that_has(path, _WORDS)
 
 
-def read_config(place: Path) -> Gconstruct:
+def read_gconstruct(place: Path) -> Gconstruct:
     """The tables of a JSON file, or of the only one in a folder.
 
     Raises:
         DataError: there is no such file, it does not fit the format, or tables are missing. Names all problems.
     """
-    path = config_in(place)
+    path = gconstruct_in(place)
     if path is None:
         reason = None if place.is_dir() else why_unreadable(place) or "lacks nodes or edges"
         raise DataError(

@@ -15,7 +15,7 @@ from gnnexp.datasets.formats.dgl.gconstruct import FORMAT_FIX, Entry, Feature, L
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, SqlTable
 from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.datasets.tables.scan import TextForm, quoted
-from gnnexp.datasets.tables.written import integer_or_text, note_of, numeric, text_of, with_points
+from gnnexp.datasets.tables.written import integer_or_text, note_of, numeric, text_sql, with_points
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.files.regular import why_unreadable
 
@@ -201,7 +201,7 @@ def _expression(reader: Engine, table: SqlTable, feature: Feature, entry: Entry)
     column, look = quoted(feature.column), table.look(feature.column)
     is_number, is_list = bool(numeric(table, [feature.column])), look.endswith("]")
     if feature.kind == "to_categorical" and not feature.transform.get("separator") and not is_list:
-        return f"{text_of(table, feature.column)}::VARCHAR"
+        return f"{text_sql(table, feature.column)}::VARCHAR"
     if feature.column in table.looks:
         column = f"{column}::{look}"
     if feature.kind == "no-op" and is_number:

@@ -14,7 +14,7 @@ import numpy as np
 
 from gnnexp.datasets.base import data_folder, require
 from gnnexp.datasets.formats.dataset import ForeignDataset
-from gnnexp.datasets.formats.dgl.arrays import AUTO, DataNames, DglArrays, DglEdges, classes_of, foreign_of_arrays
+from gnnexp.datasets.formats.dgl.arrays import AUTO, DataNames, DglArrays, DglEdges, class_numbers, foreign_of_arrays
 from gnnexp.datasets.formats.dgl.graphbolt_files import FORMAT_FIX, Metadata, SetOfTask, metadata_in, read_metadata
 from gnnexp.datasets.formats.foreign import ForeignGraph, ForeignVertices
 from gnnexp.errors import DataError, Findings, Problem
@@ -148,7 +148,7 @@ def _labels(own: ForeignVertices, ids: np.ndarray, sets: list[SetOfTask], key: s
                 FORMAT_FIX,
             )
         )
-    values = classes_of(np.concatenate(label_parts), key)
+    values = class_numbers(np.concatenate(label_parts), key)
     if values.shape[0] != ids.size:
         raise DataError(Problem(key, f"{values.shape[0]} labels", f"there are {ids.size} vertices", FORMAT_FIX))
     labels = np.full((own.count, *values.shape[1:]), np.nan if values.dtype.kind == "f" else -1, values.dtype)

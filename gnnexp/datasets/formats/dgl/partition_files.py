@@ -98,7 +98,7 @@ class PartConfig:
         return [file for file in found if file is not None]
 
 
-def config_in(place: Path) -> Path | None:
+def partition_config_in(place: Path) -> Path | None:
     """The JSON file of a partition: `place`, or the only one in this folder; None if there is none."""
     candidates = [place] if place.suffix == ".json" else sorted(place.glob("*.json")) if place.is_dir() else []
     found = [
@@ -107,13 +107,13 @@ def config_in(place: Path) -> Path | None:
     return found[0] if len(found) == 1 else None
 
 
-def read_config(place: Path) -> PartConfig:
+def read_partition_config(place: Path) -> PartConfig:
     """The partition of a folder or a JSON file.
 
     Raises:
         DataError: there is no such file, or it does not fit itself.
     """
-    path = config_in(place)
+    path = partition_config_in(place)
     if path is None:
         reason = None if place.is_dir() else why_unreadable(place) or "lacks num_parts, node_map, edge_map or part-0"
         raise DataError(

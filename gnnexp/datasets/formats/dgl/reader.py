@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gnnexp.components.packages import is_installed, missing_package
-from gnnexp.datasets.formats.dgl.arrays import DglArrays, DglEdges, array_of, arrays_of
+from gnnexp.datasets.formats.dgl.arrays import DglArrays, DglEdges, array_of_tensor, arrays_of_graph
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.files.regular import is_file, open_regular
 
@@ -184,12 +184,12 @@ def answer(folder: Path, *, limited: bool) -> None:
         if graph is None:
             tensors = dgl.data.utils.load_tensors(str(path))
             document: dict[str, Any] = {
-                "tensors": {name: writer.array(array_of(content)) for name, content in tensors.items()}
+                "tensors": {name: writer.array(array_of_tensor(content)) for name, content in tensors.items()}
             }
         else:
             [content], extra = dgl.load_graphs(str(path), [graph])
-            document = _saved(writer, arrays_of(content))
-            document["extra"] = {name: writer.array(array_of(content)) for name, content in extra.items()}
+            document = _saved(writer, arrays_of_graph(content))
+            document["extra"] = {name: writer.array(array_of_tensor(content)) for name, content in extra.items()}
         _answer(folder, number).write_text(json.dumps(document), "utf-8")
 
 

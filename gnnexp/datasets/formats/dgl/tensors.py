@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from gnnexp.datasets.formats.dgl.arrays import array_of
+from gnnexp.datasets.formats.dgl.arrays import array_of_tensor
 from gnnexp.datasets.formats.pyg.torch_file import TorchFile
 from gnnexp.datasets.reading.pickled import PickledDict
 
@@ -46,4 +46,4 @@ def _named(pairs: Iterable[tuple[object, object]]) -> list[tuple[object, object]
 def _array(file: TorchFile, value: object) -> np.ndarray | None:
     found = file.value(value)
     dense = isinstance(found, torch.Tensor) and found.layout == torch.strided
-    return array_of(found) if dense else None
+    return array_of_tensor(found) if dense else None

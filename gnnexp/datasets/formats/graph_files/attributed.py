@@ -135,7 +135,7 @@ def directions(directed: np.ndarray) -> str:
     return f"graph with directed ({int(directed.sum())}) and undirected ({int((~directed).sum())}) edges"
 
 
-def fill(rows: Sequence[Row], name: str, value: object) -> int:
+def fill_missing(rows: Sequence[Row], name: str, value: object) -> int:
     """Give `value` to all rows without the attribute `name`. Returns their number."""
     without = [row for row in rows if name not in row]
     for row in without:

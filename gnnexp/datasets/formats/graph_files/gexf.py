@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph, GraphCollector, Row
-from gnnexp.datasets.formats.graph_files.typed import AttributeDeclaration, apply_defaults, put, value_of
+from gnnexp.datasets.formats.graph_files.typed import AttributeDeclaration, apply_defaults, put_value, typed_value
 from gnnexp.datasets.formats.graph_files.xml_events import Event, xml_events
 from gnnexp.errors import DataError, Problem
 
@@ -160,7 +160,7 @@ class _Reader:
         if declaration.dynamic and declaration.name in row:
             self.several[self.owner, declaration.name] += 1
         else:
-            put(self.found, row, declaration, attributes.get("value", ""))
+            put_value(self.found, row, declaration, attributes.get("value", ""))
 
     def graph(self) -> AttributedGraph:
         """The graph, once the document has ended."""
@@ -182,7 +182,7 @@ class _Reader:
         replaced = 0
         for row, text in self.weights:
             earlier = row.pop("weight", None)
-            put(self.found, row, _WEIGHT, text)
+            put_value(self.found, row, _WEIGHT, text)
             replaced += earlier is not None and earlier != row["weight"]
         return replaced
 
@@ -191,5 +191,5 @@ class _Reader:
         if any(one.name == "label" and one.owner == "node" for one in self.declared.values()):
             return frozenset()
         for row, text in self.labels:
-            row["label"] = value_of("string", text)
+            row["label"] = typed_value("string", text)
         return frozenset(["label"])

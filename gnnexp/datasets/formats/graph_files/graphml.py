@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph, GraphCollector, Row
-from gnnexp.datasets.formats.graph_files.typed import AttributeDeclaration, apply_defaults, put
+from gnnexp.datasets.formats.graph_files.typed import AttributeDeclaration, apply_defaults, put_value
 from gnnexp.datasets.formats.graph_files.xml_events import Event, xml_events
 from gnnexp.errors import DataError, Problem
 
@@ -134,7 +134,7 @@ class _Reader:
         if declared is None:
             self.num_drawn += 1
         elif row is not None:
-            put(self.found, row, declared, event.text)
+            put_value(self.found, row, declared, event.text)
 
     def graph(self) -> AttributedGraph:
         """The graph, once the document has ended."""

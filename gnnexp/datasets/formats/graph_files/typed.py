@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from gnnexp.datasets.base import check_memory
-from gnnexp.datasets.formats.graph_files.attributed import GraphCollector, Row, fill
+from gnnexp.datasets.formats.graph_files.attributed import GraphCollector, Row, fill_missing
 
 _WHOLE = {"int", "integer", "long", "short", "byte", "biginteger"}
 _REAL = {"float", "double", "long double", "bigdecimal", "decimal"}
@@ -36,7 +36,7 @@ class AttributeDeclaration:
     dynamic: bool = False
 
 
-def value_of(kind: str, text: str) -> Value:
+def typed_value(kind: str, text: str) -> Value:
     """The value of a text. A missing number, an empty text, is None.
 
     Raises:
@@ -46,7 +46,7 @@ def value_of(kind: str, text: str) -> Value:
     listed = _LIST.fullmatch(kind)
     if listed and _is_number(listed["item"]):
         items = [item for item in re.split(r"[\s,;|]+", text.strip().strip("[]")) if item]
-        return [value for item in items if not isinstance(value := value_of(listed["item"], item), list | None)]
+        return [value for item in items if not isinstance(value := typed_value(listed["item"], item), list | None)]
     if not _is_number(kind):
         return text
     word = text.strip()
@@ -65,7 +65,7 @@ def _is_number(kind: str) -> bool:
     return kind in _WHOLE or kind in _REAL or kind in ("boolean", "bool")
 
 
-def put(collector: GraphCollector, row: Row, declaration: AttributeDeclaration, text: str) -> None:
+def put_value(collector: GraphCollector, row: Row, declaration: AttributeDeclaration, text: str) -> None:
     """Give a row the value of an attribute.
 
     Raises:
@@ -83,7 +83,7 @@ def put(collector: GraphCollector, row: Row, declaration: AttributeDeclaration, 
 
 def _checked(found: GraphCollector, one: AttributeDeclaration, text: str) -> Value:
     try:
-        return value_of(one.kind, text)
+        return typed_value(one.kind, text)
     except ValueError as error:
         raise found.wrong(
             f"{one.owner} attribute {one.name}",
@@ -107,7 +107,7 @@ def apply_defaults(collector: GraphCollector, declared: list[AttributeDeclaratio
         for owner, rows in (("node", collector.vertices), ("edge", collector.edges)):
             if declaration.default is None or declaration.owner not in (owner, "all"):
                 continue
-            count = fill(rows, declaration.name, _checked(collector, declaration, declaration.default))
+            count = fill_missing(rows, declaration.name, _checked(collector, declaration, declaration.default))
             notes += (
                 [f"{declaration.name}: {count} {owner}s have the file's default {declaration.default[:40]!r}"]
                 if count

@@ -12,8 +12,8 @@ import numpy as np
 from gnnexp.datasets.base import believable
 from gnnexp.datasets.formats.foreign import ForeignEdges, ForeignGraph, ForeignVertices, Matrix
 from gnnexp.datasets.formats.pyg.content import Content, EdgeType
-from gnnexp.datasets.formats.pyg.labels import labels_of, splits_of
-from gnnexp.datasets.formats.pyg.values import array, as_tensor, entries, is_sparse, rows_of
+from gnnexp.datasets.formats.pyg.labels import pyg_labels, splits_of
+from gnnexp.datasets.formats.pyg.values import array, as_tensor, entries, is_sparse, pyg_rows
 from gnnexp.errors import DataError, Problem
 
 AUTO = "auto"
@@ -118,9 +118,9 @@ def _vertices(
     key = _named(content, name)
     count = _count(store, chosen, least, key)
     rows = as_tensor(store.get(chosen.features)) if chosen.features else None
-    features: Matrix | None = None if rows is None else rows_of(rows, count, f"{key}.{chosen.features}")
+    features: Matrix | None = None if rows is None else pyg_rows(rows, count, f"{key}.{chosen.features}")
     value = store.get(chosen.label) if chosen.label else None
-    labels = None if value is None else labels_of(value, count, f"{key}.{chosen.label}", notes)
+    labels = None if value is None else pyg_labels(value, count, f"{key}.{chosen.label}", notes)
     if value is None and chosen.label == "y":
         labels = _labels_of_splits(store, count, key, notes)
     splits = splits_of(store, count, chosen.mask, key, notes)
@@ -158,7 +158,7 @@ def _labels_of_splits(store: Mapping[str, Any], count: int, key: str, notes: lis
         ids, values = as_tensor(store.get(f"{split}_idx")), as_tensor(store.get(f"{split}_y"))
         if ids is None or values is None or ids.shape != values.shape or ids.dim() != 1:
             continue
-        split_labels = labels_of(values, values.numel(), f"{key}.{split}_y", notes)
+        split_labels = pyg_labels(values, values.numel(), f"{key}.{split}_y", notes)
         places = array(ids, f"{key}.{split}_idx")
         if (
             split_labels is None

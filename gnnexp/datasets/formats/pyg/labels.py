@@ -17,7 +17,7 @@ _MOST_CLASSES = 1 << 31
 _NAMES = {"train": ("train",), "val": ("val", "valid"), "test": ("test",)}
 
 
-def labels_of(value: Any, count: int, key: str, notes: list[str]) -> np.ndarray | None:  # noqa: ANN401
+def pyg_labels(value: Any, count: int, key: str, notes: list[str]) -> np.ndarray | None:  # noqa: ANN401
     """`[n]` int64 classes (-1 = none), `[n]` float32 real targets, `[n, C]` float32 of 0 and 1; None without labels.
 
     Args:

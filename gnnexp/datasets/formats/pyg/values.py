@@ -81,7 +81,7 @@ def entries(tensor: Tensor, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarra
     return array(indices[0], key), array(indices[1], key), array(coo._values(), key)
 
 
-def rows_of(tensor: Tensor, count: int, key: str) -> np.ndarray | scipy.sparse.csr_array:
+def pyg_rows(tensor: Tensor, count: int, key: str) -> np.ndarray | scipy.sparse.csr_array:
     """`[n, D]` features, dense or sparse. Further dimensions are flattened.
 
     Raises:

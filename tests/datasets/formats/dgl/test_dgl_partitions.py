@@ -16,7 +16,7 @@ from gnnexp.config.folders import own_folders
 from gnnexp.config.hints import classes_of
 from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.formats.dgl import save_partition
-from gnnexp.datasets.formats.dgl.arrays import DglArrays, arrays_of
+from gnnexp.datasets.formats.dgl.arrays import DglArrays, arrays_of_graph
 from gnnexp.datasets.formats.dgl.dgl_graph import DglGraph
 from gnnexp.datasets.formats.dgl.dgl_partitions import DglPartitions
 from gnnexp.datasets.looking.guess import recognised
@@ -89,7 +89,7 @@ def test_the_graph_is_the_one_before_its_partitioning(
 ) -> None:
     graph = make()
     whole = DglPartitions(path=str(divided(graph, tmp_path, parts, method, num_hops=hops))).whole()
-    assert_same(whole.arrays, arrays_of(graph))
+    assert_same(whole.arrays, arrays_of_graph(graph))
     assert whole.owners.shape == (graph.num_nodes(),) and np.unique(whole.owners).size == parts
     assert "no original ids" not in " ".join(whole.notes)
 
@@ -148,7 +148,7 @@ def test_original_ids_of_the_distributed_pipeline(tmp_path: Path) -> None:
                 found[kind] = named[kind][place[kind] : place[kind] + count]
                 place[kind] += count
             dgl.data.utils.save_tensors(str(folder / f"part{part}" / f"{file}.dgl"), found)
-    assert_same(DglPartitions(path=str(folder)).whole().arrays, arrays_of(graph))
+    assert_same(DglPartitions(path=str(folder)).whole().arrays, arrays_of_graph(graph))
 
 
 def test_original_ids_in_the_parts_of_older_versions(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_original_ids_in_the_parts_of_older_versions(tmp_path: Path) -> None:
     rewritten(folder, kept)
     for name in ids:
         (folder / f"{name}_mapping.pt").unlink()
-    assert_same(DglPartitions(path=str(folder)).whole().arrays, arrays_of(graph))
+    assert_same(DglPartitions(path=str(folder)).whole().arrays, arrays_of_graph(graph))
 
 
 def test_without_original_ids_the_graph_has_those_of_distdgl(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_the_old_form_of_ranges_is_read(tmp_path: Path) -> None:
         content[name] = [end for _, end in ranges]
     del content["ntypes"], content["etypes"]
     (folder / "mine.json").write_text(json.dumps(content))
-    assert_same(DglPartitions(path=str(folder)).whole().arrays, arrays_of(graph))
+    assert_same(DglPartitions(path=str(folder)).whole().arrays, arrays_of_graph(graph))
 
 
 def config_changed(**changes: Any) -> Any:

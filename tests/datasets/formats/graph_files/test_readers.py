@@ -14,7 +14,7 @@ from hand_files import FILES, HEAD, NODES, ONE, gexf, gml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnexp.datasets.formats.graph_files.typed import value_of
+from gnnexp.datasets.formats.graph_files.typed import typed_value
 from gnnexp.datasets.formats.networkx_files import NetworkX, read_graph_file
 from gnnexp.errors import DataError
 from gnnexp.graph.graph import Graph
@@ -159,7 +159,7 @@ def test_gml_of_every_form(tmp_path: Path) -> None:
     ],
 )
 def test_values_of_declared_types(kind: str, text: str, value: object) -> None:
-    assert value_of(kind, text) == value and type(value_of(kind, text)) is type(value)
+    assert typed_value(kind, text) == value and type(typed_value(kind, text)) is type(value)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_values_of_declared_types(kind: str, text: str, value: object) -> None:
 )
 def test_what_is_no_value_of_its_type(kind: str, text: str) -> None:
     with pytest.raises(ValueError, match=r"number|true or false|invalid literal"):
-        value_of(kind, text)
+        typed_value(kind, text)
 
 
 def graphml(inside: str, keys: str = "") -> str:
