@@ -6,7 +6,7 @@ import torch
 
 from gnnexp.components.facts import GraphFacts
 from gnnexp.components.locate import target_of
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.errors import ConfigError, Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.feature_stores.local import LocalOptions
 from gnnexp.models.layer import BlockLayer, Layer
@@ -99,9 +99,9 @@ def whole_topology(experiment: Experiment, paradigm: str) -> list[Problem]:
     ]
 
 
-def removes_links(experiment: Experiment) -> str:
-    """Why batches are made on the host: the edges of predicted links are removed there. Empty if none are removed."""
-    return "edges of predicted links are removed on the host" if experiment.task.exclude_targets else ""
+def refuses_hidden_links(experiment: Experiment) -> Refusal | None:
+    """Batches are made on the host if the edges of predicted links are removed there."""
+    return Refusal("edges of predicted links are removed on the host") if experiment.task.exclude_targets else None
 
 
 def pairs(experiment: Experiment) -> bool:
