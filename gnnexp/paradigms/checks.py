@@ -109,6 +109,12 @@ def pairs(experiment: Experiment) -> bool:
     return experiment.task.pairs
 
 
+def normalises_by_block(experiment: Experiment) -> bool:
+    """Whether layers normalise by degrees of blocks, and not of the full graph."""
+    layer = experiment.model.example_layer
+    return isinstance(layer, Layer) and layer.traits.degrees == "block"
+
+
 def hidden_links(experiment: Experiment) -> list[Problem]:
     """If a batch's own links pass no messages, a batch must not contain all links."""
     if not experiment.task.exclude_targets or experiment.train.batch_size is not None:
@@ -176,19 +182,19 @@ def block_layers(experiment: Experiment) -> bool:
 def attends(experiment: Experiment) -> bool:
     """Whether the model's edge weights come from edge scores (attention)."""
     layer = _first_layer(experiment)
-    return layer is None or (isinstance(layer, Layer) and layer.kind == "projected")
+    return layer is None or (isinstance(layer, Layer) and layer.traits.kind == "projected")
 
 
 def learns_weights(experiment: Experiment) -> bool:
     """Whether the model's edge weights take a gradient, from edge scores or from parameters."""
     layer = _first_layer(experiment)
-    return layer is None or (isinstance(layer, Layer) and layer.kind != "static")
+    return layer is None or (isinstance(layer, Layer) and layer.traits.kind != "static")
 
 
 def projects_edges(experiment: Experiment) -> bool:
     """Whether the projection differs from edge to edge."""
     layer = _first_layer(experiment)
-    return isinstance(layer, Layer) and layer.projects_edges
+    return isinstance(layer, Layer) and layer.traits.edge_projection is not None
 
 
 def _first_layer(experiment: Experiment) -> Layer | BlockLayer | None:
@@ -243,7 +249,7 @@ def unweighted(facts: GraphFacts, paradigm: str) -> list[Problem]:
 
 def block_degrees(experiment: Experiment, paradigm: str) -> list[Problem]:
     """Degrees must be those of the graph: ranks share a block's edges, so degrees in the block are not known."""
-    if getattr(experiment.model.example_layer, "degrees_of", "graph") != "block":
+    if not normalises_by_block(experiment):
         return []
     return [
         Problem(

@@ -217,7 +217,7 @@ class PushPullTrainer(MiniBatchTrainer[Sampled, Pushed]):
         with torch.no_grad():
             for (name, target), source in zip(whole.named_parameters(), model.layers.parameters(), strict=True):
                 index, _, parameter = name.removeprefix("layers.").partition(".")
-                if index == "0" and parameter in first.input_weights:
+                if index == "0" and parameter in first.traits.input_weights:
                     parts = job.comm.all_gather(source.detach().movedim(-1, 0), widths, "evaluation")
                     target.copy_(torch.cat(parts).movedim(0, -1))
                 else:

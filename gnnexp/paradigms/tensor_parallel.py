@@ -102,7 +102,7 @@ class TensorParallel(Paradigm):
         if self.chunking != UNCUT:
             return Refusal("chunks are copied to the GPU in every step (paradigm.chunks, paradigm.device_memory)")
         layer = experiment.model.example_layer
-        if self.mode == "decoupled" and isinstance(layer, Layer) and layer.kind == "projected":
+        if self.mode == "decoupled" and isinstance(layer, Layer) and layer.traits.kind == "projected":
             return Refusal(
                 "edges whose attention a rank computes are copied to the GPU in every step (paradigm.mode=decoupled)"
             )
