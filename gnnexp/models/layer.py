@@ -175,11 +175,10 @@ class Traits:
 class Layer(nn.Module, ABC):
     """One message-passing layer on the contract.
 
-    The constructor sets `in_dim` (Din, dimensions of the input rows), `width` (C, columns of a projected row, which is
-    what is summed when projecting first), `sum_width` (columns of the sums of projected rows; C unless edges are
-    projected), `out_dim`, `num_weights` (K, weights of an edge: heads, bases), `activation` and `residual` (what
-    *finish* ends with), and `matmul` (how dense products round their factors; `Model.setup` sets it). `attach` sets
-    `backend` (kernels) and `facts` (degrees of the full graph).
+    The constructor sets sizes: `in_dim` (Din), `out_dim`, `width` (C, columns of a projected row), `sum_width` (columns
+    of the sums of such rows) and `num_weights` (K: heads, bases). It also sets how *finish* ends: `activation` and
+    `residual`. `Model.setup` sets `matmul` (how dense products round their factors). `attach` sets `backend` (kernels)
+    and `facts` (degrees of the full graph).
 
     Attributes:
         traits: what the layer is, and its fast paths.
