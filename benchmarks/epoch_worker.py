@@ -28,7 +28,7 @@ def main() -> None:
     started = psutil.Process().memory_info().rss
     with tempfile.TemporaryDirectory() as folder:
         job = assemble(experiment_of(config), artifacts, Path(folder), read_environment())
-        trainer = job.experiment.paradigm.trainer(job)
+        trainer = job.paradigm.trainer(job)
         optimization = Optimization(job, trainer)
         interruption = Interruption(job.comm)
         for epoch, _ in enumerate(sys.stdin):

@@ -220,7 +220,7 @@ def steps_of_gnnexp(case: Case, folder: str) -> Steps:
     timer = job.timer
     if not case.overlap:
         timer._clock, timer._marks = clock, clock if case.on_gpu else None  # type: ignore[assignment]
-    trainer = job.experiment.paradigm.trainer(job)
+    trainer = job.paradigm.trainer(job)
     optimization, batches = Optimization(job, trainer), endless(trainer)
     trainer.module.train()
 

@@ -84,7 +84,7 @@ def trained(overrides: list[str], graph: Graph) -> dict[str, float]:
     experiment = experiment_of(compose(overrides).config)
     with tempfile.TemporaryDirectory() as folder:
         job = assemble(experiment, Artifacts(graph), Path(folder), Environment())
-        trainer = experiment.paradigm.trainer(job)
+        trainer = job.paradigm.trainer(job)
         optimization = Optimization(job, trainer)
         trainer.module.train()
         for epoch in range(experiment.train.epochs):

@@ -20,7 +20,7 @@ def main() -> None:
     artifacts = Artifacts(Path(request["graph"]), Path(request["partition"]))
     with tempfile.TemporaryDirectory() as folder:
         job = assemble(experiment_of(request["config"]), artifacts, Path(folder), read_environment())
-        trainer = job.experiment.paradigm.trainer(job)
+        trainer = job.paradigm.trainer(job)
         assert isinstance(trainer, SplitTrainer)
         for epoch, _ in enumerate(sys.stdin):
             order = trainer.schedule.order(epoch)

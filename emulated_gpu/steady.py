@@ -67,7 +67,7 @@ def steady_step(
     with tempfile.TemporaryDirectory() as folder:
         frequency = torch.arange(graph.num_nodes) % 7
         job = assemble(experiment_of(config), Artifacts(graph, partition, frequency), Path(folder), read_environment())
-        trainer = job.experiment.paradigm.trainer(job)
+        trainer = job.paradigm.trainer(job)
         optimization, batches = Optimization(job, trainer), _endless(trainer)
         trainer.module.train()
 

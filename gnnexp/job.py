@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 
@@ -23,6 +23,9 @@ from gnnexp.models.model import Model
 from gnnexp.samplers.base import Sampler
 from gnnexp.tasks.base import Task
 from gnnexp.tiers.tier import DeviceTier
+
+if TYPE_CHECKING:
+    from gnnexp.paradigms.base import Paradigm
 
 T = TypeVar("T")
 
@@ -81,6 +84,11 @@ class Job:
     once: Once = field(default_factory=Once)
 
     @property
+    def paradigm(self) -> Paradigm:
+        """The paradigm. A command has no job."""
+        return cast("Paradigm", self.experiment.paradigm)
+
+    @property
     def trained_rows(self) -> EmbeddingStore | None:
         """The feature store if its rows are trained, else None."""
         return self.store if isinstance(self.store, EmbeddingStore) and self.parts is None else None
@@ -94,7 +102,7 @@ class Job:
         """
         size = self.experiment.train.batch_size
         several = size is not None and size < self.task.targets().numel()
-        takes = several and self.parts is None and self.experiment.paradigm.reads_stored_rows
+        takes = several and self.parts is None and self.paradigm.reads_stored_rows
         return self.store.stored if takes and self.model.reads_stored() else None
 
     @property

@@ -66,7 +66,6 @@ def _run(run_dir: Path, environment: Environment, started: list[PhaseTimer], hea
     """Train; returns who asked the run to stop, empty if it is finished."""
     from gnnexp.components.facts import GraphFacts
     from gnnexp.experiment.build import experiment_of
-    from gnnexp.paradigms.external.paradigm import External
     from gnnexp.provenance.code import code_of_config
     from gnnexp.record.records import EpochLog
     from gnnexp.training.assemble import Artifacts, assemble
@@ -79,10 +78,10 @@ def _run(run_dir: Path, environment: Environment, started: list[PhaseTimer], hea
     code = code_of_config(request["config"])  # before its modules are imported, because later edits are not executed
     experiment = experiment_of(request["config"])
     _check_start(experiment, environment, prepared=request["graph"] is not None)
-    if isinstance(experiment.paradigm, External):
+    if experiment.command is not None:
         from gnnexp.training.external import follow
 
-        return follow(run_dir, request, experiment, environment, code, started, heartbeat)
+        return follow(run_dir, request, experiment, experiment.command, environment, code, started, heartbeat)
     partition, presample, parts = (
         None if request.get(name) is None else Path(request[name]) for name in ("partition", "presample", "parts")
     )
@@ -96,7 +95,7 @@ def _run(run_dir: Path, environment: Environment, started: list[PhaseTimer], hea
     job = assemble(experiment, artifacts, run_dir, environment, watch)
     note_ranks(run_dir, job.comm, code)
     probed = probe_memory(job)
-    trainer = job.experiment.paradigm.trainer(job)
+    trainer = job.paradigm.trainer(job)
     stopped_by = train(job, trainer, EpochLog(run_dir, environment.rank), probed)
     if not stopped_by and environment.rank == 0:
         write_result(run_dir, request, job, trainer)

@@ -6,6 +6,7 @@ import ast
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from itertools import chain
@@ -227,3 +228,36 @@ def test_a_configuration_enters_few_modules_before_the_launch(tmp_path: Path) ->
     )
     *entered, count = [line for line in done.stdout.splitlines() if line.startswith("gnnexp.") or "modules" in line]
     assert count == f"{len(entered)} modules" and 0 < len(entered) <= MOST_ENTERED, entered
+
+
+# --- rooms -----------------------------------------------------------------------------------------------------------
+RANKS_SIDE = ("samplers", "feature_stores", "models", "tasks", "comm", "tiers", "ops", "graph", "kernels", "components")
+MOST_FILES, MOST_FOLDERS = 20, 72
+
+
+def imports_of(module: str) -> Iterator[str]:
+    """Dotted names of the modules of gnnexp that it imports, also for type checkers and inside of functions."""
+    for node in ast.walk(tree_of(module)):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+
+
+def test_the_ranks_side_imports_no_experiment_not_even_for_type_checkers() -> None:
+    above = [
+        f"{module}: {name}"
+        for module in MODULES
+        if module.split("/")[0] in RANKS_SIDE
+        for name in imports_of(module)
+        if name.startswith(("gnnexp.experiment", "gnnexp.config"))
+    ]
+    assert above == []
+
+
+def test_folders_are_few_and_full() -> None:
+    """A folder that has modules. `budgets` of this issue: at most 65 folders of 3 to 20 files when it is done."""
+    folders = Counter(module.rpartition("/")[0] for module in MODULES)
+    assert len(folders) <= MOST_FOLDERS
+    assert {folder: count for folder, count in folders.items() if count > MOST_FILES} == {}

@@ -37,7 +37,7 @@ from gnnexp.graph.validate import validate_ids
 from gnnexp.launchers.parent import import_from_here
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.models.decoupled import Decoupled
-from gnnexp.models.layer import BlockLayer, Degrees, Layer
+from gnnexp.models.layer import BlockLayer, Degrees
 from gnnexp.models.model import Model
 from gnnexp.ops.backends import elsewhere
 from gnnexp.ops.dense.products import matmul_elsewhere
@@ -180,7 +180,7 @@ class TrainedModel(nn.Module):
             for what, present, wanted in sizes
             if present != wanted
         ]
-        layers = [layer for layer in base.layers if isinstance(layer, Layer | BlockLayer)]
+        layers = base.stack
         if graph.edge_weights is not None and not all(layer.takes_weights for layer in layers):
             problems.append(Problem("graph", name, "has edge weights, and the layers have no formula for them", fix))
         if isinstance(graph.features, SparseRows) and any(isinstance(layer, BlockLayer) for layer in layers):
@@ -311,8 +311,7 @@ def _evaluated(experiment: Experiment, model: Model) -> Model:
 def _attach(model: Model, graph: Graph) -> None:
     """Give the layers the degrees of the graph that they compute next."""
     facts = Degrees.of(graph).to(next(model.parameters()).device)
-    for layer in model.layers:
-        assert isinstance(layer, Layer | BlockLayer)
+    for layer in model.stack:
         layer.attach(model.backend, facts)
 
 

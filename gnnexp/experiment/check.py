@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnnexp.components.locate import target_of
 from gnnexp.components.schema import MOST_COUNTED, WARM_UP_STEPS, HardwareConfig, TrainConfig
-from gnnexp.errors import Problem
+from gnnexp.errors import Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.optimization import schedule_length
 from gnnexp.measure.merit import lower_is_better
@@ -201,11 +201,13 @@ def _check_capture(experiment: Experiment) -> list[Problem]:
     """What `train.cuda_graph` needs. A graph repeats one step, and the host waits for nothing in it."""
     train, task, store = experiment.train, experiment.task, experiment.feature_store
     plain = "set train.cuda_graph=false"
-    no_device = "needs a GPU, and hardware.device=cpu has none" if experiment.hardware.device == "cpu" else ""
+    no_device = (
+        Refusal("needs a GPU, and hardware.device=cpu has none") if experiment.hardware.device == "cpu" else None
+    )
     found = [
-        Problem("train.cuda_graph", True, why, plain)
-        for why in (no_device, experiment.paradigm.uncaptured(experiment))
-        if why
+        Problem("train.cuda_graph", True, refusal.reason, plain)
+        for refusal in (no_device, experiment.paradigm.refuses_capture(experiment))
+        if refusal is not None
     ]
     if experiment.measure != "free":
         found.append(

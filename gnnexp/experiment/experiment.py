@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, cast
 
 from gnnexp.components.locate import target_of
 from gnnexp.components.optimizer import OptimizerChoice
 from gnnexp.components.schema import HardwareConfig, TrainConfig
 from gnnexp.components.setting import Setting
-from gnnexp.errors import Refusal
 from gnnexp.experiment.resolved import Resolved
 from gnnexp.measure.marks import Measure
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from gnnexp.feature_stores.base import FeatureStoreOptions
     from gnnexp.launchers.base import Launcher
     from gnnexp.models.model import ModelOptions
-    from gnnexp.paradigms.base import Paradigm
+    from gnnexp.paradigms.base import Method
+    from gnnexp.paradigms.external.command import Command
     from gnnexp.partitioners.base import Partitioner
     from gnnexp.samplers.base import SamplerOptions
     from gnnexp.tasks.base import TaskOptions
@@ -70,7 +71,7 @@ class Experiment:
     feature_store: FeatureStoreOptions
     model: ModelOptions
     task: TaskOptions
-    paradigm: Paradigm
+    paradigm: Method
     optimizer: OptimizerChoice
     schedule: Schedule | None
     train: TrainConfig
@@ -91,10 +92,19 @@ class Experiment:
         return self.hardware.num_ranks
 
     @cached_property
+    def command(self) -> Command | None:
+        """The command that trains instead of gnnexp (`paradigm=external`); None if gnnexp trains."""
+        return cast("Command", self.paradigm) if self.paradigm.is_command else None
+
+    @property
+    def program_files(self) -> list[Path]:
+        """Files outside of gnnexp that the run executes as programs. Their content identifies it."""
+        return [] if self.command is None else self.command.own_files()
+
+    @cached_property
     def setting(self) -> Setting:
         """What the options of sampler, feature store, model and task may know of the other choices."""
         paradigm, model = self.paradigm, self.model
-        why_not_sampled, why_not_rounded = paradigm.samples_on_host(self), paradigm.passes_float32(self)
         return Setting(
             train=self.train,
             hardware=self.hardware,
@@ -102,8 +112,8 @@ class Experiment:
             ranks_together=paradigm.ranks_together(self),
             reads_rows_on_gpu=paradigm.reads_rows_on_gpu,
             reads_narrow_rows=paradigm.reads_narrow_rows,
-            sampling_on_gpu=Refusal(why_not_sampled) if why_not_sampled else None,
-            rounded_rows=Refusal(why_not_rounded) if why_not_rounded else None,
+            sampling_on_gpu=paradigm.refuses_gpu_sampling(self),
+            rounded_rows=paradigm.refuses_rounded_rows(self),
             kernel=model.kernel,
             edge_identity=model.needs.edge_identity,
             scales=self.sampler.scales,

@@ -42,10 +42,10 @@ def dense_update(model: Model, index: int, ids: Tensor, h: Rows, key: BatchKey |
     layer = contract_layer(model, index)
     dropped = model.drop_input(index, ids, h, key)
     neighbour = layer.project(dropped)
-    own = None if layer.self_is_neighbour else layer.project_self(dropped)
+    own = None if layer.traits.self_is_neighbour else layer.project_self(dropped)
     out = model.finish_layer(index, ids, layer.preactivation(layer.dense(neighbour, own)), layer.residual_part(h))
     last = index == model.num_layers - 1
-    if not last or layer.kind != "projected":
+    if not last or layer.traits.kind != "projected":
         return out, None
     return out, layer.keys_of_projected(neighbour) or layer.keys(dropped)
 
@@ -60,7 +60,7 @@ def propagation_weight(model: Model, block: Block, keys: Keys | None, key: Batch
         key: key of attention dropout.
     """
     layer = contract_layer(model, model.num_layers - 1)
-    drop: Drop | None = model.drop(Purpose.ATTENTION_DROPOUT, model.num_layers - 1, layer.weight_dropout, key)
+    drop: Drop | None = model.drop(Purpose.ATTENTION_DROPOUT, model.num_layers - 1, layer.traits.weight_dropout, key)
     weight = normalised_weights(layer, block, keys, drop)
     return weight if weight is None or weight.shape[1] == 1 else weight.mean(1, keepdim=True)
 
@@ -100,7 +100,7 @@ def has_parameters(layer: Layer, block: Block) -> bool:
 
 def has_own_part(layer: Layer) -> bool:
     """Whether `Layer.propagate` uses the destination's own row, and not only rows of its neighbours."""
-    return layer.self_is_neighbour or type(layer).project_self is not Layer.project_self
+    return layer.traits.self_is_neighbour or type(layer).project_self is not Layer.project_self
 
 
 def contract_layer(model: Model, index: int) -> Layer:
@@ -129,7 +129,7 @@ class Decoupled(Model):
         super().__init__(with_options(base.options, layers=2 * base.num_layers))
         self.base, self.backend, self.in_dim = base, base.backend, base.in_dim
         last = contract_layer(base, base.num_layers - 1)
-        self.classes, self.num_keys = last.out_dim, last.num_weights if last.kind == "projected" else 0
+        self.classes, self.num_keys = last.out_dim, last.num_weights if last.traits.kind == "projected" else 0
         rows = self.classes + 2 * self.num_keys
         for width in [*base.widths[1:-1], *[rows] * base.num_layers, self.classes]:
             self.layers.append(_Step(width))

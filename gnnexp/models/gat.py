@@ -16,7 +16,7 @@ from gnnexp.errors import Problem
 from gnnexp.graph.block import Block
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.graph.sparse import Rows, SparseRows
-from gnnexp.models.layer import Activation, Destinations, EndOfLayer, Layer
+from gnnexp.models.layer import Activation, Destinations, EndOfLayer, Layer, Traits
 from gnnexp.models.model import ModelOptions
 from gnnexp.ops.backend import Drop
 from gnnexp.ops.dense.products import linear_by_head, product
@@ -24,9 +24,6 @@ from gnnexp.ops.dense.products import linear_by_head, product
 
 class GATLayer(Layer):
     """One attention layer: `weight` `[K * F, Din]`, attention vectors `src_attention`, `dst_attention` `[K, F]`."""
-
-    kind = "projected"
-    attends = True
 
     def __init__(
         self,
@@ -41,7 +38,14 @@ class GATLayer(Layer):
     ) -> None:
         width = head_dim * heads
         super().__init__(in_dim, width, width if concat else head_dim, num_weights=heads, **end)
-        self.head_dim, self.concat, self.slope, self.weight_dropout = head_dim, concat, slope, weight_dropout
+        self.head_dim, self.concat, self.slope = head_dim, concat, slope
+        self.traits = Traits(
+            kind="projected",
+            weight_dropout=weight_dropout,
+            keys_of_projected=GATLayer._keys_of_projected,
+            attend=GATLayer._attend,
+            attention=GATLayer._attention,
+        )
         self.weight = nn.Parameter(torch.empty(width, in_dim))
         self.src_attention = nn.Parameter(torch.empty(heads, head_dim))
         self.dst_attention = nn.Parameter(torch.empty(heads, head_dim))
@@ -67,7 +71,7 @@ class GATLayer(Layer):
         keys = self.linear(h, both, dims)
         return keys[:, : self.num_weights], keys[:, self.num_weights :]
 
-    def keys_of_projected(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _keys_of_projected(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """`a·x` per head, as one product with the block-diagonal matrix `[C, 2K]` of both vectors: x is read once."""
         both = [
             torch.diag_embed(attention.T).transpose(0, 1).flatten(0, 1)
@@ -88,7 +92,7 @@ class GATLayer(Layer):
         weight = self.backend.edge_exp(block, score, peak)
         return weight, self.backend.edge_sum(block, weight)
 
-    def attend(
+    def _attend(
         self, block: Block, rows: Rows, keys: tuple[Tensor, Tensor], drop: Drop | None, *, projected: bool
     ) -> Tensor:
         """Score, weight, aggregate and divide in one kernel."""
@@ -97,7 +101,7 @@ class GATLayer(Layer):
             return self.backend.attention(block, rows, *keys, self.slope, drop)
         return self.project_aggregated(self.backend.attention_aggregate_first(block, rows, *keys, self.slope, drop))
 
-    def attention(self, block: Block, keys: tuple[Tensor, Tensor], drop: Drop | None) -> Tensor:
+    def _attention(self, block: Block, keys: tuple[Tensor, Tensor], drop: Drop | None) -> Tensor:
         """`[E, K]` normalised weights."""
         return self.backend.attention_weight(block, *keys, self.slope, drop)
 

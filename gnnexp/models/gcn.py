@@ -10,7 +10,6 @@ neighbours the factor is one. `degrees=block` is DGL's `norm="both"` on sampled 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Literal, Unpack
 
@@ -21,16 +20,12 @@ from gnnexp.components.facts import GraphFacts
 from gnnexp.components.setting import Setting
 from gnnexp.errors import Problem
 from gnnexp.graph.block import Block
-from gnnexp.models.layer import Destinations, EndOfLayer, Layer
+from gnnexp.models.layer import Destinations, EndOfLayer, Layer, Traits
 from gnnexp.models.model import ModelOptions
 
 
 class GCNLayer(Layer):
     """One graph convolution with a parameter `weight` `[C, Din]`."""
-
-    kind = "static"
-    takes_weights = True
-    mixes_rows = True
 
     def __init__(
         self,
@@ -42,9 +37,16 @@ class GCNLayer(Layer):
         **end: Unpack[EndOfLayer],
     ) -> None:
         super().__init__(in_dim, out_dim, out_dim, **end)
-        self.self_is_neighbour = self_loops
         self.extra = int(self_loops)
-        self.degrees_of = degrees
+        self.traits = Traits(
+            kind="static",
+            takes_weights=True,
+            mixes_rows=True,
+            self_is_neighbour=self_loops,
+            degrees=degrees,
+            weights_key=("gcn", self.extra, degrees),  # all layers of a model weigh edges in the same way
+            source_weight=GCNLayer._source_weight,
+        )
         self.weight = nn.Parameter(torch.empty(out_dim, in_dim))
 
     def reset(self, generator: torch.Generator) -> None:
@@ -52,19 +54,14 @@ class GCNLayer(Layer):
         super().reset(generator)
         nn.init.xavier_uniform_(self.weight, generator=generator)
 
-    @property
-    def weights_key(self) -> Hashable:
-        """The same key for all layers of a model: they weigh edges in the same way."""
-        return "gcn", self.extra, self.degrees_of, self.weight.dtype
-
-    def source_weight(self, block: Block) -> Tensor:
-        """The source's half of the symmetric normalisation, d_out(u)^-1/2. Computed once for all layers."""
-        return self.backend.constant(block, ("source weight", self.weights_key), self._source_weight)
-
     def _source_weight(self, block: Block) -> Tensor:
+        """The source's half of the symmetric normalisation, d_out(u)^-1/2. Computed once for all layers."""
+        return self.backend.constant(block, ("source weight", self.weights_key), self._root_of_degree)
+
+    def _root_of_degree(self, block: Block) -> Tensor:
         if self.facts.in_weight is not None:
             return self._root(block.src_ids.long())
-        if self.degrees_of == "block":
+        if self.traits.degrees == "block":
             scale = torch.bincount(block.sources, minlength=block.num_src)
             scale[: block.num_dst] += self.extra
             scale = scale.clamp(min=1)
@@ -87,7 +84,7 @@ class GCNLayer(Layer):
         """Scale sums by the destination's half, d_in(v)^-1/2, and add the self loop, scaled by both halves."""
         if self.facts.in_weight is not None:
             return self._mix_weighted(dst, aggregated, self_)
-        if self.degrees_of == "block":
+        if self.traits.degrees == "block":
             incoming = outgoing = dst.degree + self.extra
             scale = torch.ones((), dtype=aggregated.dtype, device=aggregated.device)
         else:

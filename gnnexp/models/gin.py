@@ -6,7 +6,6 @@ the sum, row by row.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Unpack
 
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gnnexp.models.layer import Destinations, EndOfLayer, Layer
+from gnnexp.models.layer import Destinations, EndOfLayer, Layer, Traits
 from gnnexp.models.model import ModelOptions
 from gnnexp.ops.dense.products import linear
 
@@ -22,10 +21,13 @@ from gnnexp.ops.dense.products import linear
 class GINLayer(Layer):
     """One layer with an MLP of two linear maps: `weight` `[C, Din]`, bias and ReLU, then `outer` `[out, C]`."""
 
-    kind = "static"
-    takes_weights = True
-    self_is_neighbour = True
-    mixes_rows = True
+    traits = Traits(
+        kind="static",
+        takes_weights=True,
+        self_is_neighbour=True,
+        mixes_rows=True,
+        weights_key="given",  # edges have the weights of the block
+    )
 
     def __init__(
         self, in_dim: int, inner_dim: int, out_dim: int, *, train_eps: bool, **end: Unpack[EndOfLayer]
@@ -41,11 +43,6 @@ class GINLayer(Layer):
         super().reset(generator)
         nn.init.xavier_uniform_(self.weight, gain=nn.init.calculate_gain("relu"), generator=generator)
         nn.init.xavier_uniform_(self.outer, generator=generator)
-
-    @property
-    def weights_key(self) -> Hashable:
-        """The same key for all layers: edges have the weights of the block."""
-        return "given", self.weight.dtype
 
     def mix(self, dst: Destinations, aggregated: Tensor, self_: Tensor | None) -> Tensor:
         """`(1 + eps) h_v + sum`."""

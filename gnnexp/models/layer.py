@@ -10,9 +10,9 @@ partial sums may be added across ranks. *mix* divides by the mass and never sees
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, NotRequired, TypedDict
+from typing import Literal, NamedTuple, NotRequired, TypedDict, final
 
 import torch
 from torch import Tensor, nn
@@ -108,8 +108,24 @@ class EndOfLayer(TypedDict):
     bias: NotRequired[bool]
 
 
-class Layer(nn.Module, ABC):
-    """One message-passing layer on the contract.
+@dataclass(frozen=True, eq=False)
+class EdgeProjection:
+    """How a layer projects whose projection differs from edge to edge: in the aggregation. "Projected" rows are inputs.
+
+    Attributes:
+        aggregate: `[D, d]` sums of `(layer, block, x, weight, dims)`: rows `x` `[S, d]`, each projected by its edge.
+        sum: `[D, C]` the same, with what the dimensions `dims` add to all columns.
+        cuts: where the columns of `(layer)` may be cut for ranks.
+    """
+
+    aggregate: Callable[..., Tensor]
+    sum: Callable[..., Tensor]
+    cuts: Callable[..., ColumnCuts]
+
+
+@dataclass(frozen=True, eq=False)
+class Traits:
+    """What a layer is, and its fast paths. A fast path is a function whose first argument is the layer.
 
     Attributes:
         kind: edge weights are `static` (parameter-free), `learned` (from parameters and the graph alone, so computed
@@ -117,43 +133,60 @@ class Layer(nn.Module, ABC):
         takes_weights: whether the layer has a formula for a graph's edge weights: messages are multiplied with them
             (`local.edge_weights`); `Degrees.in_weight` and `Destinations.weight` are sums of them. Other layers refuse
             graphs with edge weights.
-        projects_edges: whether the projection differs from edge to edge. Then it is part of the aggregation
-            (`aggregate_projected`, `sum_projected`), and "projected" rows are the input rows.
-        in_dim: Din, dimensions of the input rows.
-        width: C, columns of a projected neighbour row (what is summed when projecting first).
-        sum_width: columns of the sums of projected rows; C unless edges are projected.
-        out_dim: columns of the output.
-        num_weights: K, number of weights of an edge (heads, bases).
-        edge_columns: most columns that an aggregation and its backward pass hold for every edge, besides weights.
         self_is_neighbour: whether the self part is the destination's own neighbour projection (GCN, GIN).
         mixes_rows: whether `mix` only scales and adds rows, and its self part is the neighbour projection. Then `mix`
             may come before the projection, which runs once for both parts.
-        activation: what *finish* ends with.
-        residual: whether *finish* adds the undropped input.
         weight_dropout: probability with which weights (never masses) are dropped in training.
-        attends: whether there is a fused kernel for score, weight and aggregate (`attend`, `attention`).
-        sums_are_short: whether `mixed_and_biased` takes fewer passes than `mix` and the bias.
+        degrees: whether the layer normalises by degrees of the full graph (`graph`) or of the block (`block`).
+        edge_columns: most columns that an aggregation and its backward pass hold for every edge, besides weights.
         input_weights: names of the parameters `[.., Din]` that act on input dimensions. Push-pull keeps some of their
             columns (`keep_columns`). A parameter that is not named stays whole on every rank: correct, but larger.
-        weight: parameter of the projection, unless a subclass overrides `project`.
-        matmul: how dense products round their factors (`products`); `Model.setup` sets it.
-        backend, facts: kernels, and degrees of the full graph; `attach` sets both.
+        weights_key: layers of kind `static` with the same key have the same edge weights, computed once for each block.
+        source_weight: `[S]` weights of `(layer, block)`, which depend on sources and the graph alone, instead of
+            `edge_weight`'s.
+        keys_of_projected: keys of `(layer, x)` from projected rows, which is cheaper than `keys`.
+        edge_projection: if the projection differs from edge to edge.
+        aggregate_back: transpose of an own `aggregate`, with `(layer, block, gradient, weight)`.
+        attend: `[D, C]` sums of `(layer, block, rows, keys, drop, projected=)`, divided by the mass: score, weight and
+            aggregate in one kernel. `projected` says whether rows are projected already.
+        attention: `[E, K]` weights of `(layer, block, keys, drop)`, divided by the mass; with `attend`.
+        mixed_and_biased: `[D, C]` `mix` and the bias of `(layer, dst, aggregated, own)`, in fewer passes, from summed
+            rows `[D, Din]` and the destinations' rows `[D, Din]`.
     """
 
     kind: Literal["static", "learned", "projected"]
-    takes_weights = False
-    projects_edges = False
-    edge_columns = 0
-    self_is_neighbour = False
-    mixes_rows = False
-    attends = False
-    sums_are_short = False
-    weight_dropout = 0.0
+    takes_weights: bool = False
+    self_is_neighbour: bool = False
+    mixes_rows: bool = False
+    weight_dropout: float = 0.0
+    degrees: Literal["graph", "block"] = "graph"
+    edge_columns: int = 0
     input_weights: tuple[str, ...] = ("weight", "residual_weight")
-    matmul: Matmul = "float32"
+    weights_key: Hashable = None
+    source_weight: Callable[..., Tensor] | None = None
+    keys_of_projected: Callable[..., tuple[Tensor, Tensor]] | None = None
+    edge_projection: EdgeProjection | None = None
+    aggregate_back: Callable[..., Tensor] | None = None
+    attend: Callable[..., Tensor] | None = None
+    attention: Callable[..., Tensor] | None = None
+    mixed_and_biased: Callable[..., Tensor] | None = None
+
+
+class Layer(nn.Module, ABC):
+    """One message-passing layer on the contract.
+
+    The constructor sets sizes: `in_dim` (Din), `out_dim`, `width` (C, columns of a projected row), `sum_width` (columns
+    of the sums of such rows) and `num_weights` (K: heads, bases). It also sets how *finish* ends: `activation` and
+    `residual`. `Model.setup` sets `matmul` (how dense products round their factors). `attach` sets `backend` (kernels)
+    and `facts` (degrees of the full graph).
+
+    Attributes:
+        traits: what the layer is, and its fast paths.
+        weight: parameter of the projection, unless a subclass overrides `project`.
+    """
+
+    traits: Traits
     weight: nn.Parameter
-    backend: Backend
-    facts: Degrees
 
     def __init__(
         self,
@@ -170,6 +203,9 @@ class Layer(nn.Module, ABC):
         super().__init__()
         self.in_dim, self.width, self.out_dim, self.num_weights = in_dim, width, out_dim, num_weights
         self.sum_width = width
+        self.matmul: Matmul = "float32"
+        self.backend: Backend
+        self.facts: Degrees
         self.activation, self.residual = activation, residual
         self.bias = nn.Parameter(torch.zeros(out_dim)) if bias else None
         self.norm = nn.LayerNorm(out_dim) if norm else None
@@ -197,6 +233,7 @@ class Layer(nn.Module, ABC):
         """`[N, C]`: the destination's own linear part, or None."""
         return None
 
+    @final
     def residual_part(self, raw: Rows, dims: slice | None = None) -> Tensor | None:
         """`[N, out]`: linear skip connection, from *undropped* rows; an identity has zeros outside `dims`."""
         if not self.residual:
@@ -210,9 +247,10 @@ class Layer(nn.Module, ABC):
         """`([N, K], [N, K])`: keys of sources and destinations for edge scores, linear in `h`."""
         return None
 
+    @final
     def keys_of_projected(self, x: Tensor) -> tuple[Tensor, Tensor] | None:
-        """The same keys, computed from projected rows, which is cheaper."""
-        return None
+        """The same keys, computed from projected rows; None if the layer has no such way."""
+        return None if self.traits.keys_of_projected is None else self.traits.keys_of_projected(self, x)
 
     # --- score, weight -------------------------------------------------------------------------------------------
     def edge_score(self, block: Block, src_key: Tensor, dst_key: Tensor) -> Tensor | None:
@@ -220,9 +258,10 @@ class Layer(nn.Module, ABC):
         return None
 
     @property
+    @final
     def weights_key(self) -> Hashable:
         """Layers of kind `static` with the same key have the same edge weights, computed once for each block."""
-        return id(self)
+        return id(self) if self.traits.weights_key is None else (self.traits.weights_key, self.dtype)
 
     def edge_weight(
         self, block: Block, score: Tensor | None, peak: Tensor | None
@@ -230,11 +269,19 @@ class Layer(nn.Module, ABC):
         """`(weight [E, K] | None for ones, mass [D, K] | None)`: unnormalised weights, from undropped scores."""
         return None, None
 
+    @final
     def source_weight(self, block: Block) -> Tensor | None:
         """`[S]` weights of edges that depend on their source and the graph alone, instead of `edge_weight`'s."""
-        return None
+        return None if self.traits.source_weight is None else self.traits.source_weight(self, block)
 
     @property
+    @final
+    def takes_weights(self) -> bool:
+        """Whether the layer has a formula for a graph's edge weights."""
+        return self.traits.takes_weights
+
+    @property
+    @final
     def dtype(self) -> torch.dtype:
         """Type of the parameters."""
         return next((parameter.dtype for parameter in self.parameters()), torch.get_default_dtype())
@@ -250,25 +297,37 @@ class Layer(nn.Module, ABC):
             return self.backend.aggregate_outer(block, x, weight)
         return self.backend.aggregate(block, x, weight, None)
 
+    @final
     def aggregate_projected(self, block: Block, x: Tensor, weight: Tensor | None, dims: slice | None = None) -> Tensor:
         """`[D, d]` weighted sums of projected rows, or of their columns `dims` `[S, d]`, each by its own weight."""
+        if self.traits.edge_projection is not None:
+            return self.traits.edge_projection.aggregate(self, block, x, weight, dims)
         if self.num_weights == 1:
             return self.aggregate(block, x, weight)
         assert weight is not None
         return self.backend.aggregate(block, x, weight, self._host_column if dims is None else self._host_column[dims])
 
+    @final
     def sum_projected(self, block: Block, h: Tensor, weight: Tensor | None, dims: slice | None = None) -> Tensor:
         """`[D, C]` weighted sums of raw rows, or of their dimensions `dims` `[S, d]`, then the projection."""
+        if self.traits.edge_projection is not None:
+            return self.traits.edge_projection.sum(self, block, h, weight, dims)
         return self.project_aggregated(self.aggregate(block, h, weight), dims)
 
     @property
+    @final
     def cuts(self) -> ColumnCuts:
         """Where the columns of `aggregate_projected` may be cut for ranks."""
+        if self.traits.edge_projection is not None:
+            return self.traits.edge_projection.cuts(self)
         everywhere = range(self.width + 1)
         return ColumnCuts(everywhere, everywhere)
 
+    @final
     def aggregate_back(self, block: Block, gradient: Tensor, weight: Tensor | None) -> Tensor:
         """`[S, d]`: the transpose of `aggregate` with constant weights, one per edge; not differentiable."""
+        if self.traits.aggregate_back is not None:
+            return self.traits.aggregate_back(self, block, gradient, weight)
         back = self.backend.spread(block, gradient, weight)
         scale = self.source_weight(block) if weight is None else None
         return back if scale is None else back.mul_(scale.unsqueeze(1))
@@ -295,27 +354,14 @@ class Layer(nn.Module, ABC):
         biased = mixed if self.bias is None else mixed + self.bias
         return biased if self.norm is None else self.norm(biased)
 
+    @final
     def activated(self, preactivated: Tensor, residual: Tensor | None) -> Tensor:
         """`[D, out]`: the last part of *finish*, after `preactivation`."""
         out = activate(preactivated, self.activation)
         return out if residual is None else out + residual
 
-    # --- shortcuts: all edges and rows of the destinations are local ---------------------------------------------
-    def attend(
-        self, block: Block, rows: Rows, keys: tuple[Tensor, Tensor], drop: Drop | None, *, projected: bool
-    ) -> Tensor:
-        """`[D, C]` sums of `rows`, divided by the mass. `projected` says whether rows are projected already."""
-        raise NotImplementedError
-
-    def attention(self, block: Block, keys: tuple[Tensor, Tensor], drop: Drop | None) -> Tensor:
-        """`[E, K]` weights, divided by the mass."""
-        raise NotImplementedError
-
-    def mixed_and_biased(self, dst: Destinations, aggregated: Tensor, own: Tensor) -> Tensor:
-        """`[D, C]`: `mix` and the bias, from summed rows `[D, Din]` and the destinations' rows `[D, Din]`."""
-        raise NotImplementedError
-
     # --- shared --------------------------------------------------------------------------------------------------
+    @final
     def placed(self, h: Rows, dims: slice | None) -> Tensor:
         """`[N, Din]` from rows that hold only the dimensions `dims`, with zeros elsewhere."""
         assert isinstance(h, Tensor), "sparse features are always projected"
@@ -324,6 +370,7 @@ class Layer(nn.Module, ABC):
         start, stop, _ = dims.indices(self.in_dim)
         return F.pad(h, (start, self.in_dim - stop))
 
+    @final
     def linear(self, h: Rows, weight: Tensor, dims: slice | None = None) -> Tensor:
         """`h @ weight[:, dims].T` for dense or sparse rows. Only products of dense rows round their factors."""
         chosen = self.columns(weight, dims)
@@ -331,16 +378,18 @@ class Layer(nn.Module, ABC):
             return self.backend.sparse_linear(h, chosen)
         return products.linear(h, chosen, self.matmul)
 
+    @final
     def columns(self, weight: Tensor, dims: slice | None) -> Tensor:
         """Columns `dims` of a weight `[.., Din]`; the whole weight if it holds only these columns."""
         if dims is None or (self.held == dims and weight.shape[-1] == dims.stop - dims.start):
             return weight
         return weight[..., dims]
 
+    @final
     def keep_columns(self, dims: slice) -> list[nn.Parameter]:
         """Keep only the columns `dims` of the input weights. Returns the new parameters."""
         self.held, kept = dims, []
-        for name in self.input_weights:
+        for name in self.traits.input_weights:
             whole = getattr(self, name, None)
             if whole is not None:
                 kept.append(nn.Parameter(whole.detach()[..., dims].clone()))
@@ -348,10 +397,12 @@ class Layer(nn.Module, ABC):
                 setattr(self, name, kept[-1])
         return kept
 
+    @final
     def attach(self, backend: Backend, facts: Degrees) -> None:
         """Give the layer its kernels and the degrees of the full graph."""
         self.backend, self.facts = backend, facts
 
+    @final
     def drop_weights(self, block: Block, weight: Tensor | None, drop: Drop | None) -> Tensor | None:
         """Weights after dropout by edge identity. Masses are sums of undropped weights."""
         if weight is None or drop is None:

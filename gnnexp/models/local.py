@@ -24,7 +24,7 @@ def aggregates_first(layer: Layer, block: Block, h: InputRows) -> bool:
     The backward pass counts too. Projected rows always take a gradient through the sums. Features take no gradient, so
     summing raw features first needs no backward pass of the sums.
     """
-    if isinstance(h, SparseRows) or layer.projects_edges:
+    if isinstance(h, SparseRows) or layer.traits.edge_projection is not None:
         return False
     trains = torch.is_grad_enabled()
     back = int(trains and h.requires_grad)
@@ -52,10 +52,10 @@ def sums_stored_rows(layer: Layer | BlockLayer) -> bool:
     """Whether the layer can sum raw rows where they are stored: by weights that need no rows, one for each edge."""
     return (
         isinstance(layer, Layer)
-        and layer.kind == "static"
+        and layer.traits.kind == "static"
         and layer.num_weights == 1
-        and not layer.projects_edges
-        and not layer.weight_dropout
+        and layer.traits.edge_projection is None
+        and not layer.traits.weight_dropout
         and type(layer).aggregate is Layer.aggregate
     )
 
@@ -72,7 +72,7 @@ def preactivated_rows(layer: Layer, block: Block, h: InputRows, drop: Drop | Non
     first = aggregates_first(layer, block, h)
     if isinstance(h, StoredRows) and not first:
         h = h.to_dense()
-    if layer.sums_are_short and first and not isinstance(h, SparseRows):
+    if layer.traits.mixed_and_biased is not None and first and not isinstance(h, SparseRows):
         weight, _ = edge_weights(layer, block, None)
         return preactivated_from_sums(layer, block, *_sums_and_own(layer, block, h, weight))
     return layer.preactivation(mixed_rows(layer, block, h, drop))
@@ -80,7 +80,7 @@ def preactivated_rows(layer: Layer, block: Block, h: InputRows, drop: Drop | Non
 
 def has_constant_sums(layer: Layer, block: Block) -> bool:
     """Whether sums of raw rows use no learned or dropped weights. Then they can be kept for the backward pass."""
-    if layer.kind != "static" or layer.weight_dropout or layer.num_weights != 1:
+    if layer.traits.kind != "static" or layer.traits.weight_dropout or layer.num_weights != 1:
         return False
     with torch.enable_grad():
         parts = layer.edge_weight(block, None, None)
@@ -109,8 +109,8 @@ def constant_sums_back(layer: Layer, block: Block, gradient: Tensor) -> Tensor:
 
 def preactivated_from_sums(layer: Layer, block: Block, sums: Tensor, own: Tensor) -> Tensor:
     """`preactivated_rows` from `constant_sums` and the destinations' raw rows `[D, Din]`."""
-    if layer.sums_are_short:
-        mixed = layer.mixed_and_biased(Destinations.of(block), sums, own)
+    if layer.traits.mixed_and_biased is not None:
+        mixed = layer.traits.mixed_and_biased(layer, Destinations.of(block), sums, own)
         return mixed if layer.norm is None else layer.norm(mixed)
     _, mass = edge_weights(layer, block, None)
     return layer.preactivation(_mixed_from_sums(layer, block, sums, own, mass))
@@ -128,16 +128,16 @@ def preactivated_from_projected_sums(layer: Layer, block: Block, sums: Tensor, o
 def _mixed_from_sums(layer: Layer, block: Block, sums: Tensor, own: Rows, mass: Tensor | None) -> Tensor:
     """`[D, C]`: `mix` of sums of raw rows and the destinations' raw rows, divided by the mass if there is one."""
     dst = Destinations.of(block, mass)
-    if layer.mixes_rows and isinstance(own, Tensor):
-        return layer.project_aggregated(layer.mix(dst, sums, own if layer.self_is_neighbour else None))
-    own_part = layer.project(own) if layer.self_is_neighbour else layer.project_self(own)
+    if layer.traits.mixes_rows and isinstance(own, Tensor):
+        return layer.project_aggregated(layer.mix(dst, sums, own if layer.traits.self_is_neighbour else None))
+    own_part = layer.project(own) if layer.traits.self_is_neighbour else layer.project_self(own)
     return layer.mix(dst, layer.project_aggregated(sums), own_part)
 
 
 def mixed_rows(layer: Layer, block: Block, h: InputRows, drop: Drop | None) -> Tensor:
     """`[D, C]`: run the layer up to *finish*, stage by stage. Arguments are those of `preactivated_rows`."""
     first = aggregates_first(layer, block, h)
-    if first and layer.kind == "static":
+    if first and layer.traits.kind == "static":
         weight, mass = edge_weights(layer, block, None)
         assert not isinstance(h, SparseRows), "sparse rows are projected first"
         sums, own_sums = _sums_and_own(layer, block, h, layer.drop_weights(block, weight, drop))
@@ -150,10 +150,10 @@ def mixed_rows(layer: Layer, block: Block, h: InputRows, drop: Drop | None) -> T
         own_rows = destination_rows(block, h)
     projected = None if first else layer.project(h)
     own_projected = None
-    if projected is not None and layer.self_is_neighbour:
+    if projected is not None and layer.traits.self_is_neighbour:
         projected, own_projected = whole_and_own(block, projected)
     aggregated, mass = _aggregated(layer, block, h, projected, _keys(layer, block, h, projected), drop)
-    if not layer.self_is_neighbour:
+    if not layer.traits.self_is_neighbour:
         own = layer.project_self(own_rows)
     else:
         own = layer.project(own_rows) if own_projected is None else own_projected
@@ -178,7 +178,7 @@ def mixed_from_projected(
         drop: attention dropout, or None.
         keys: `([S, K], [D, K])`; None for a layer without keys, or with `keys_of_projected`.
     """
-    if layer.self_is_neighbour:
+    if layer.traits.self_is_neighbour:
         projected, own = whole_and_own(block, projected)
     if keys is None:
         keys = _keys(layer, block, projected, projected)
@@ -202,7 +202,9 @@ def _aggregated(
     """`([D, C], mass [D, K] or None)`; a fused kernel has divided by the mass, so the mass is None."""
     if keys is not None and fuses_attention(layer, block):
         rows = h if projected is None else projected
-        return layer.attend(block, rows, keys, drop, projected=projected is not None), None
+        attend = layer.traits.attend
+        assert attend is not None, "see fuses_attention"
+        return attend(layer, block, rows, keys, drop, projected=projected is not None), None
     weight, mass = edge_weights(layer, block, keys)
     weight = layer.drop_weights(block, weight, drop)
     if projected is not None:
@@ -213,7 +215,7 @@ def _aggregated(
 
 def _keys(layer: Layer, block: Block, h: Rows, projected: Tensor | None) -> tuple[Tensor, Tensor] | None:
     """`([S, K], [D, K])` keys of sources and destinations."""
-    if layer.kind != "projected":
+    if layer.traits.kind != "projected":
         return None
     keys = layer.keys(h) if projected is None else (layer.keys_of_projected(projected) or layer.keys(h))
     assert keys is not None, "a layer with projected weights has keys"
@@ -224,7 +226,7 @@ def _keys(layer: Layer, block: Block, h: Rows, projected: Tensor | None) -> tupl
 
 def fuses_attention(layer: Layer, block: Block) -> bool:
     """Whether one kernel scores, weighs and aggregates. It cannot scale messages (`block.scale`)."""
-    return layer.attends and block.scale is None
+    return layer.traits.attend is not None and block.scale is None
 
 
 def edge_weights(layer: Layer, block: Block, keys: tuple[Tensor, Tensor] | None) -> tuple[Tensor | None, Tensor | None]:
@@ -232,7 +234,7 @@ def edge_weights(layer: Layer, block: Block, keys: tuple[Tensor, Tensor] | None)
 
     Weights include the factors of the block's edges. Masses do not include the block's scale.
     """
-    if keys is None and layer.kind != "learned":
+    if keys is None and layer.traits.kind != "learned":
         return _static_weights(layer, block)
     score = peak = None
     if keys is not None:
@@ -274,7 +276,9 @@ def normalised_weights(
 ) -> Tensor | None:
     """`[E, K]` weights after dropout, divided by their mass if there is one; None for ones."""
     if keys is not None and fuses_attention(layer, block):
-        return layer.attention(block, keys, drop)
+        attention = layer.traits.attention
+        assert attention is not None, "a layer with `attend` has it"
+        return attention(layer, block, keys, drop)
     weight, mass = edge_weights(layer, block, keys)
     weight = layer.drop_weights(block, weight, drop)
     if weight is None or mass is None:

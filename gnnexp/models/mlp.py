@@ -9,17 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from gnnexp.graph.block import Block
-from gnnexp.models.layer import Destinations, EndOfLayer, Layer
+from gnnexp.models.layer import Destinations, EndOfLayer, Layer, Traits
 from gnnexp.models.model import Model, ModelOptions
 
 
 class MLPLayer(Layer):
     """One dense layer with `weight` `[out, Din]`: a vertex's own projection. Edges add nothing."""
-
-    kind = "static"
-    takes_weights = True
-    self_is_neighbour = True
-    mixes_rows = True
 
     def __init__(self, in_dim: int, out_dim: int, **end: Unpack[EndOfLayer]) -> None:
         super().__init__(in_dim, out_dim, out_dim, **end)
@@ -34,9 +29,17 @@ class MLPLayer(Layer):
         """`[D, d]` zeros for any edges."""
         return x.new_zeros(block.num_dst, x.shape[1])
 
-    def aggregate_back(self, block: Block, gradient: Tensor, weight: Tensor | None) -> Tensor:
+    def _aggregate_back(self, block: Block, gradient: Tensor, weight: Tensor | None) -> Tensor:
         """`[S, d]` zeros."""
         return gradient.new_zeros(block.num_src, gradient.shape[1])
+
+    traits = Traits(
+        kind="static",
+        takes_weights=True,
+        self_is_neighbour=True,
+        mixes_rows=True,
+        aggregate_back=_aggregate_back,
+    )
 
     def mix(self, dst: Destinations, aggregated: Tensor, self_: Tensor | None) -> Tensor:
         """The self part. The sums are zero; they are added because paradigms exchange their gradients."""

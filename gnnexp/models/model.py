@@ -373,7 +373,7 @@ class Model(nn.Module):
             return layer(block, dropped, own)  # type: ignore[no-any-return]
         assert isinstance(layer, Layer)
         return preactivated_rows(
-            layer, block, dropped, self.drop(Purpose.ATTENTION_DROPOUT, index, layer.weight_dropout, key)
+            layer, block, dropped, self.drop(Purpose.ATTENTION_DROPOUT, index, layer.traits.weight_dropout, key)
         )
 
     @property

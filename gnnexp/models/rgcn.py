@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Unpack
 
 import torch
@@ -23,7 +23,7 @@ from gnnexp.errors import Problem
 from gnnexp.graph.block import Block, Relations
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.graph.sparse import Rows
-from gnnexp.models.layer import ColumnCuts, Destinations, EndOfLayer, Layer
+from gnnexp.models.layer import ColumnCuts, Destinations, EdgeProjection, EndOfLayer, Layer, Traits
 from gnnexp.models.local import with_factors
 from gnnexp.models.model import ModelOptions
 from gnnexp.ops.dense.products import linear_by_head, product
@@ -40,8 +40,7 @@ class RelationalLayer(Layer):
         norm_by: c_vr is the number of in-edges of v in the hop, of type r (`relation`) or of any type (`vertex`).
     """
 
-    kind = "learned"
-    input_weights: tuple[str, ...] = ("self_weight", "residual_weight")
+    traits = Traits(kind="learned", input_weights=("self_weight", "residual_weight"))
 
     def __init__(
         self,
@@ -73,7 +72,7 @@ class BasisLayer(RelationalLayer):
     An edge has one weight for each basis, like one for each head in attention.
     """
 
-    input_weights = ("weight", *RelationalLayer.input_weights)
+    traits = Traits(kind="learned", input_weights=("weight", "self_weight", "residual_weight"))
 
     def __init__(
         self,
@@ -141,8 +140,6 @@ class BlockDiagonalLayer(RelationalLayer):
     differ by one column; the parameters of missing columns are zero and stay zero.
     """
 
-    projects_edges = True
-
     def __init__(
         self,
         in_dim: int,
@@ -157,7 +154,8 @@ class BlockDiagonalLayer(RelationalLayer):
         self.sum_width, self.blocks = out_dim, blocks
         self.rows_per_block, self.sums_per_block = -(-in_dim // blocks), -(-out_dim // blocks)
         # There are at most as many pairs as edges. Sums, projections and gradients of both; whole and by relation.
-        self.edge_columns = 4 * blocks * (self.rows_per_block + self.sums_per_block)
+        edge_columns = 4 * blocks * (self.rows_per_block + self.sums_per_block)
+        self.traits = replace(self.traits, edge_columns=edge_columns, edge_projection=_BY_RELATION)
         self.weight = nn.Parameter(torch.empty(num_relations, blocks, self.rows_per_block, self.sums_per_block))
         for name, bounds, size in (
             ("row_place", self.cuts.rows, self.rows_per_block),
@@ -167,8 +165,7 @@ class BlockDiagonalLayer(RelationalLayer):
         self.row_place: Tensor
         self.sum_place: Tensor
 
-    @property
-    def cuts(self) -> ColumnCuts:
+    def cuts_of_blocks(self) -> ColumnCuts:
         """Columns may be cut between blocks only."""
         return ColumnCuts(even_bounds(self.in_dim, self.blocks), even_bounds(self.out_dim, self.blocks))
 
@@ -189,7 +186,9 @@ class BlockDiagonalLayer(RelationalLayer):
         """The sums, which are projected already."""
         return aggregated
 
-    def aggregate_projected(self, block: Block, x: Tensor, weight: Tensor | None, dims: slice | None = None) -> Tensor:
+    def aggregate_by_relation(
+        self, block: Block, x: Tensor, weight: Tensor | None, dims: slice | None = None
+    ) -> Tensor:
         """`[D, o]`: columns of the blocks that `dims` touches. A block that is cut adds the part that is here."""
         pairs, (first, last) = block.relations, self._touched(dims)
         if first == last:
@@ -199,11 +198,11 @@ class BlockDiagonalLayer(RelationalLayer):
         projected = self._project(pairs, sums, slice(0, self.in_dim) if dims is None else dims, first, last)
         return self.backend.aggregate_scaled(pairs.outgoing, projected, counts.to(x.dtype).reciprocal())
 
-    def sum_projected(self, block: Block, h: Tensor, weight: Tensor | None, dims: slice | None = None) -> Tensor:
+    def sum_by_relation(self, block: Block, h: Tensor, weight: Tensor | None, dims: slice | None = None) -> Tensor:
         """`[D, out]`: what the dimensions `dims` add to the sum."""
         first, last = self._touched(dims)
         start, stop = self.cuts.sums[first], self.cuts.sums[last]
-        return F.pad(self.aggregate_projected(block, h, weight, dims), (start, self.out_dim - stop))
+        return F.pad(self.aggregate_by_relation(block, h, weight, dims), (start, self.out_dim - stop))
 
     def mix(self, dst: Destinations, aggregated: Tensor, self_: Tensor | None) -> Tensor:
         """Add the self part."""
@@ -237,6 +236,11 @@ class BlockDiagonalLayer(RelationalLayer):
         return projected.transpose(0, 1).flatten(1).index_select(1, kept)
 
 
+_BY_RELATION = EdgeProjection(
+    aggregate=BlockDiagonalLayer.aggregate_by_relation,
+    sum=BlockDiagonalLayer.sum_by_relation,
+    cuts=BlockDiagonalLayer.cuts_of_blocks,
+)
 _GAIN = nn.init.calculate_gain("relu")
 
 

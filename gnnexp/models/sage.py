@@ -6,7 +6,6 @@ is 0.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Unpack
 
@@ -14,18 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from gnnexp.graph.sparse import Rows
-from gnnexp.models.layer import Destinations, EndOfLayer, Layer
+from gnnexp.models.layer import Destinations, EndOfLayer, Layer, Traits
 from gnnexp.models.model import ModelOptions
 from gnnexp.ops.shortcuts import sum_of_linears
 
 
 class SAGELayer(Layer):
     """One mean-aggregating layer with parameters `weight` and `self_weight`, both `[C, Din]`."""
-
-    kind = "static"
-    takes_weights = True
-    sums_are_short = True
-    input_weights = ("weight", "self_weight", "residual_weight")
 
     def __init__(self, in_dim: int, out_dim: int, **end: Unpack[EndOfLayer]) -> None:
         super().__init__(in_dim, out_dim, out_dim, **end)
@@ -38,11 +32,6 @@ class SAGELayer(Layer):
         for weight in (self.weight, self.self_weight):
             nn.init.xavier_uniform_(weight, gain=nn.init.calculate_gain("relu"), generator=generator)
 
-    @property
-    def weights_key(self) -> Hashable:
-        """The same key for all layers: edges have the weights of the block."""
-        return "given", self.weight.dtype
-
     def project_self(self, h: Rows, dims: slice | None = None) -> Tensor:
         """`h W_self`."""
         return self.linear(h, self.self_weight, dims)
@@ -52,10 +41,18 @@ class SAGELayer(Layer):
         assert self_ is not None
         return torch.addcmul(self_, aggregated, _inverse(dst, aggregated.dtype))
 
-    def mixed_and_biased(self, dst: Destinations, aggregated: Tensor, own: Tensor) -> Tensor:
+    def _mixed_and_biased(self, dst: Destinations, aggregated: Tensor, own: Tensor) -> Tensor:
         """`mix` of the projections, and the bias. The mean has Din columns, and both products share a buffer."""
         mean = aggregated * _inverse(dst, aggregated.dtype)
         return sum_of_linears(own, self.self_weight, mean, self.weight, self.bias, self.matmul)
+
+    traits = Traits(
+        kind="static",
+        takes_weights=True,
+        input_weights=("weight", "self_weight", "residual_weight"),
+        weights_key="given",  # edges have the weights of the block
+        mixed_and_biased=_mixed_and_biased,
+    )
 
 
 def _inverse(dst: Destinations, dtype: torch.dtype) -> Tensor:

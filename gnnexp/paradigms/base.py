@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 from gnnexp.components.facts import GraphFacts
-from gnnexp.errors import Problem
+from gnnexp.errors import Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import Drawn, Plan, Sizes
 from gnnexp.job import Job
@@ -17,30 +16,28 @@ from gnnexp.paradigms.trainer import Trainer
 
 
 @dataclass(frozen=True)
-class Paradigm(ABC):
-    """A way to train on several devices.
+class Method(ABC):
+    """How a run is made: a `Paradigm` of gnnexp trains, or a `Command` of somebody else does.
 
     A subclass is a frozen dataclass. Its fields are its options, with the names of its YAML file.
 
     Attributes:
         version: raised when the same options give other results or counts, or a default changes (CONTRIBUTING.md).
-        always_partitioned: whether the paradigm needs a partition, whatever the other choices are.
         takes_vertex_cut: whether in-edges of a vertex may have different owners (`Partitioner.vertex_cut`).
         reads_rows_on_gpu: whether each rank reads whole rows of features for its batches: they may be on its GPU.
-        reads_stored_rows: whether the first layer gets a batch's rows from the store alone, so it may read them there.
         reads_narrow_rows: whether all rows of features come from the store onto the device, which may widen them there.
+        is_command: whether a command of somebody else trains (`gnnexp.paradigms.external.command.Command`).
     """
 
     version: ClassVar[int] = 1
-    always_partitioned: ClassVar[bool] = False
     takes_vertex_cut: ClassVar[bool] = False
     reads_rows_on_gpu: ClassVar[bool] = False
-    reads_stored_rows: ClassVar[bool] = False
     reads_narrow_rows: ClassVar[bool] = False
+    is_command: ClassVar[bool] = False
 
+    @abstractmethod
     def wants_partition(self, experiment: Experiment) -> bool:
         """Whether the run needs a partition."""
-        return self.always_partitioned or experiment.feature_store.needs_partition
 
     def ranks_together(self, experiment: Experiment) -> int:
         """Number of consecutive ranks that share the parts of one partition: all ranks by default.
@@ -50,24 +47,20 @@ class Paradigm(ABC):
         return experiment.num_ranks
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """Conflicts of this paradigm with the other choices of the experiment."""
+        """Conflicts with the other choices of the experiment."""
         return []
 
-    def samples_on_host(self, experiment: Experiment) -> str:
-        """Why batches are made on the host although the run has GPUs; empty if a sampler may make them on a GPU."""
-        return "this paradigm samples on the host"
+    def refuses_gpu_sampling(self, experiment: Experiment) -> Refusal | None:
+        """Why batches are made on the host although the run has GPUs; None: a sampler may make them on a GPU."""
+        return Refusal("this paradigm samples on the host")
 
-    def passes_float32(self, experiment: Experiment) -> str:
-        """Why rows between layers cannot be in bfloat16 (`train.activations`); empty if they can."""
-        return "this paradigm exchanges other values than the rows of layers: sums, columns or parts of rows"
+    def refuses_rounded_rows(self, experiment: Experiment) -> Refusal | None:
+        """Why rows between layers cannot be in bfloat16 (`train.activations`); None: they can."""
+        return Refusal("this paradigm exchanges other values than the rows of layers: sums, columns or parts of rows")
 
-    def uncaptured(self, experiment: Experiment) -> str:
-        """Why a step cannot be captured as a CUDA graph (`train.cuda_graph`); empty if it can."""
-        return "its batches differ from step to step, or its steps wait for copies"
-
-    def own_files(self) -> list[Path]:
-        """Files outside of gnnexp that the paradigm executes as programs. Their content identifies a run."""
-        return []
+    def refuses_capture(self, experiment: Experiment) -> Refusal | None:
+        """Why a step cannot be captured as a CUDA graph (`train.cuda_graph`); None: it can."""
+        return Refusal("its batches differ from step to step, or its steps wait for copies")
 
     @abstractmethod
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
@@ -78,6 +71,22 @@ class Paradigm(ABC):
             facts: sizes of the graph.
             sizes: sizes of the parts, if ranks work on parts that are already cut.
         """
+
+
+class Paradigm(Method):
+    """A way to train on several devices.
+
+    Attributes:
+        always_partitioned: whether the paradigm needs a partition, whatever the other choices are.
+        reads_stored_rows: whether the first layer gets a batch's rows from the store alone, so it may read them there.
+    """
+
+    always_partitioned: ClassVar[bool] = False
+    reads_stored_rows: ClassVar[bool] = False
+
+    def wants_partition(self, experiment: Experiment) -> bool:
+        """Whether the run needs a partition."""
+        return self.always_partitioned or experiment.feature_store.needs_partition
 
     @abstractmethod
     def trainer(self, job: Job) -> Trainer[Any]:

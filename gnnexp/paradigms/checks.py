@@ -6,7 +6,7 @@ import torch
 
 from gnnexp.components.facts import GraphFacts
 from gnnexp.components.locate import target_of
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.errors import ConfigError, Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.feature_stores.local import LocalOptions
 from gnnexp.models.layer import BlockLayer, Layer
@@ -99,14 +99,20 @@ def whole_topology(experiment: Experiment, paradigm: str) -> list[Problem]:
     ]
 
 
-def removes_links(experiment: Experiment) -> str:
-    """Why batches are made on the host: the edges of predicted links are removed there. Empty if none are removed."""
-    return "edges of predicted links are removed on the host" if experiment.task.exclude_targets else ""
+def refuses_hidden_links(experiment: Experiment) -> Refusal | None:
+    """Batches are made on the host if the edges of predicted links are removed there."""
+    return Refusal("edges of predicted links are removed on the host") if experiment.task.exclude_targets else None
 
 
 def pairs(experiment: Experiment) -> bool:
     """Whether training examples are links."""
     return experiment.task.pairs
+
+
+def normalises_by_block(experiment: Experiment) -> bool:
+    """Whether layers normalise by degrees of blocks, and not of the full graph."""
+    layer = experiment.model.example_layer
+    return isinstance(layer, Layer) and layer.traits.degrees == "block"
 
 
 def hidden_links(experiment: Experiment) -> list[Problem]:
@@ -176,19 +182,19 @@ def block_layers(experiment: Experiment) -> bool:
 def attends(experiment: Experiment) -> bool:
     """Whether the model's edge weights come from edge scores (attention)."""
     layer = _first_layer(experiment)
-    return layer is None or (isinstance(layer, Layer) and layer.kind == "projected")
+    return layer is None or (isinstance(layer, Layer) and layer.traits.kind == "projected")
 
 
 def learns_weights(experiment: Experiment) -> bool:
     """Whether the model's edge weights take a gradient, from edge scores or from parameters."""
     layer = _first_layer(experiment)
-    return layer is None or (isinstance(layer, Layer) and layer.kind != "static")
+    return layer is None or (isinstance(layer, Layer) and layer.traits.kind != "static")
 
 
 def projects_edges(experiment: Experiment) -> bool:
     """Whether the projection differs from edge to edge."""
     layer = _first_layer(experiment)
-    return isinstance(layer, Layer) and layer.projects_edges
+    return isinstance(layer, Layer) and layer.traits.edge_projection is not None
 
 
 def _first_layer(experiment: Experiment) -> Layer | BlockLayer | None:
@@ -243,7 +249,7 @@ def unweighted(facts: GraphFacts, paradigm: str) -> list[Problem]:
 
 def block_degrees(experiment: Experiment, paradigm: str) -> list[Problem]:
     """Degrees must be those of the graph: ranks share a block's edges, so degrees in the block are not known."""
-    if getattr(experiment.model.example_layer, "degrees_of", "graph") != "block":
+    if not normalises_by_block(experiment):
         return []
     return [
         Problem(

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from gnnexp.components.facts import GraphFacts
-from gnnexp.errors import Problem
+from gnnexp.errors import Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import Plan, Sizes
 from gnnexp.graph.block import Batch, BatchKey
@@ -26,7 +26,7 @@ from gnnexp.paradigms.checks import (
     one_part_per_rank,
     one_thread_where_batches_communicate,
     pairs,
-    removes_links,
+    refuses_hidden_links,
     whole_rows,
 )
 from gnnexp.paradigms.loops.global_batch import Ready
@@ -69,9 +69,9 @@ class DataParallel(Paradigm):
             self.assign != "even" or experiment.sampler.topology == "partitioned" or super().wants_partition(experiment)
         )
 
-    def passes_float32(self, experiment: Experiment) -> str:
-        """Empty: ranks exchange whole rows of layers, or none."""
-        return ""
+    def refuses_rounded_rows(self, experiment: Experiment) -> Refusal | None:
+        """None: ranks exchange whole rows of layers, or none."""
+        return None
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts. A partitioned topology samples hop by hop, and owners train their targets."""
@@ -104,9 +104,9 @@ class DataParallel(Paradigm):
             )
         return problems
 
-    def samples_on_host(self, experiment: Experiment) -> str:
+    def refuses_gpu_sampling(self, experiment: Experiment) -> Refusal | None:
         """Batches may be made on GPUs. With a partitioned topology, requests and answers pass through the hosts."""
-        return removes_links(experiment)
+        return refuses_hidden_links(experiment)
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan, with one part for each rank if the run needs a partition."""

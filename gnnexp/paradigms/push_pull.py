@@ -21,7 +21,7 @@ from torch import Tensor
 
 from gnnexp.components.facts import GraphFacts
 from gnnexp.components.locate import target_of
-from gnnexp.errors import Problem
+from gnnexp.errors import Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.optimization import is_elementwise
 from gnnexp.experiment.plan import Plan, Sizes
@@ -34,7 +34,12 @@ from gnnexp.job import Job
 from gnnexp.kernels.crossing import back
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
-from gnnexp.paradigms.checks import block_layers, hidden_links, one_thread_where_batches_communicate, removes_links
+from gnnexp.paradigms.checks import (
+    block_layers,
+    hidden_links,
+    one_thread_where_batches_communicate,
+    refuses_hidden_links,
+)
 from gnnexp.paradigms.columns.sliced_layer import Pull, SlicedLayer
 from gnnexp.paradigms.loops.global_batch import Ready
 from gnnexp.paradigms.loops.gradients import FlatGradients, Trained
@@ -116,9 +121,9 @@ class PushPull(Paradigm):
             )
         return problems
 
-    def samples_on_host(self, experiment: Experiment) -> str:
+    def refuses_gpu_sampling(self, experiment: Experiment) -> Refusal | None:
         """Micro-batches may be made on GPUs. The first block is copied to the host, where ranks exchange it."""
-        return removes_links(experiment)
+        return refuses_hidden_links(experiment)
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan. Only the feature store may need a partition."""
@@ -212,7 +217,7 @@ class PushPullTrainer(MiniBatchTrainer[Sampled, Pushed]):
         with torch.no_grad():
             for (name, target), source in zip(whole.named_parameters(), model.layers.parameters(), strict=True):
                 index, _, parameter = name.removeprefix("layers.").partition(".")
-                if index == "0" and parameter in first.input_weights:
+                if index == "0" and parameter in first.traits.input_weights:
                     parts = job.comm.all_gather(source.detach().movedim(-1, 0), widths, "evaluation")
                     target.copy_(torch.cat(parts).movedim(0, -1))
                 else:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from gnnexp.comm.shuffle import ShuffleIndex, shuffle
 from gnnexp.components.facts import GraphFacts
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.errors import ConfigError, Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import Plan, Sizes
 from gnnexp.graph.block import BatchKey
@@ -35,7 +35,7 @@ from gnnexp.paradigms.checks import (
     one_part_per_rank,
     one_thread_where_batches_communicate,
     pairs,
-    removes_links,
+    refuses_hidden_links,
     whole_rows,
 )
 from gnnexp.paradigms.loops.global_batch import Ready
@@ -102,9 +102,9 @@ class SplitParallel(Paradigm):
         """Number of ranks in a group."""
         return self.group_size or experiment.num_ranks
 
-    def passes_float32(self, experiment: Experiment) -> str:
-        """Empty: ranks exchange whole rows of layers, or none."""
-        return ""
+    def refuses_rounded_rows(self, experiment: Experiment) -> Refusal | None:
+        """None: ranks exchange whole rows of layers, or none."""
+        return None
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts: needs equal groups, a part for each rank of a group, and a sampler that goes hop by hop."""
@@ -144,9 +144,9 @@ class SplitParallel(Paradigm):
             )
         return [*problems, *one_part_per_rank(experiment, size)]
 
-    def samples_on_host(self, experiment: Experiment) -> str:
+    def refuses_gpu_sampling(self, experiment: Experiment) -> Refusal | None:
         """Splits may be made on GPUs. Ids of foreign vertices are exchanged through the hosts."""
-        return removes_links(experiment)
+        return refuses_hidden_links(experiment)
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan, with one part for each rank of a group."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gnnexp.components.facts import GraphFacts
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.errors import ConfigError, Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import Plan, Resident, Sizes
 from gnnexp.job import Job
@@ -95,16 +95,18 @@ class TensorParallel(Paradigm):
         """How layers are cut into chunks: `chunks` and `device_memory`."""
         return Chunking(self.chunks, self.device_memory)
 
-    def uncaptured(self, experiment: Experiment) -> str:
+    def refuses_capture(self, experiment: Experiment) -> Refusal | None:
         """A step can be captured if everything stays on the GPU."""
         if self.nn_device == "host":
-            return "the host computes dense updates (paradigm.nn_device)"
+            return Refusal("the host computes dense updates (paradigm.nn_device)")
         if self.chunking != UNCUT:
-            return "chunks are copied to the GPU in every step (paradigm.chunks, paradigm.device_memory)"
+            return Refusal("chunks are copied to the GPU in every step (paradigm.chunks, paradigm.device_memory)")
         layer = experiment.model.example_layer
-        if self.mode == "decoupled" and isinstance(layer, Layer) and layer.kind == "projected":
-            return "edges whose attention a rank computes are copied to the GPU in every step (paradigm.mode=decoupled)"
-        return ""
+        if self.mode == "decoupled" and isinstance(layer, Layer) and layer.traits.kind == "projected":
+            return Refusal(
+                "edges whose attention a rank computes are copied to the GPU in every step (paradigm.mode=decoupled)"
+            )
+        return None
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts: needs contract layers, and at least one column for each rank."""

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal
 from gnnexp.comm.arrival import Arrival
 from gnnexp.components.facts import GraphFacts
 from gnnexp.components.locate import choice_of
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.errors import ConfigError, Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import Plan, Sizes
 from gnnexp.job import Job
@@ -120,19 +120,21 @@ class VertexParallel(Paradigm):
             return Arrival("stale", self.staleness)
         return Arrival("late", self.delay) if self.delay else Arrival()
 
-    def passes_float32(self, experiment: Experiment) -> str:
+    def refuses_rounded_rows(self, experiment: Experiment) -> Refusal | None:
         """Rows of an edge-cut may be in bfloat16 if they are fresh."""
         if experiment.partitioner.vertex_cut:
-            return "over a vertex-cut, ranks exchange sums"
+            return Refusal("over a vertex-cut, ranks exchange sums")
         if self.dependency in ("communicate", "cache") and not self.delay:
-            return ""
-        return "old and late rows are kept in float32, and hybrid dependencies have costs of float32 rows"
+            return None
+        return Refusal("old and late rows are kept in float32, and hybrid dependencies have costs of float32 rows")
 
-    def uncaptured(self, experiment: Experiment) -> str:
+    def refuses_capture(self, experiment: Experiment) -> Refusal | None:
         """A step can be captured if the graph stays on the GPU and all rows are fresh."""
         if self.chunking != UNCUT:
-            return "chunks are copied to the GPU in every step (paradigm.chunks, paradigm.device_memory)"
-        return "what it does changes from epoch to epoch: rows are old or late" if self.arrival.epochs else ""
+            return Refusal("chunks are copied to the GPU in every step (paradigm.chunks, paradigm.device_memory)")
+        return (
+            Refusal("what it does changes from epoch to epoch: rows are old or late") if self.arrival.epochs else None
+        )
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts. Hybrid needs costs of the machine, a budget known layers, and a vertex-cut needs communication."""

@@ -277,7 +277,7 @@ def step(experiment: Experiment, graph: Graph, comm: Communicator, repetitions: 
     """
     alone = Environment(local_rank=comm.rank, local_ranks=comm.size)
     job = assemble(experiment, Artifacts(graph), Path(), alone)
-    trainer = job.experiment.paradigm.trainer(job)
+    trainer = job.paradigm.trainer(job)
     optimization = Optimization(job, trainer)
     trainer.module.train()
     seconds = []

@@ -36,6 +36,7 @@ MOVED: Mapping[str, str] = {
     "gnnexp.datasets.formats.dgl_graph.DglGraph": "gnnexp.datasets.formats.dgl.dgl_graph.DglGraph",
     "gnnexp.datasets.formats.dgl_partitions.DglPartitions": "gnnexp.datasets.formats.dgl.dgl_partitions.DglPartitions",
     "gnnexp.datasets.formats.graphbolt.GraphBolt": "gnnexp.datasets.formats.dgl.graphbolt.GraphBolt",
+    "gnnexp.paradigms.external.paradigm.External": "gnnexp.paradigms.external.command.Command",
     "gnnexp.partitioners.dbh.DbhPartitioner": "gnnexp.partitioners.streams.dbh.DbhPartitioner",
     "gnnexp.partitioners.greedy.GreedyPartitioner": "gnnexp.partitioners.streams.greedy.GreedyPartitioner",
     "gnnexp.partitioners.hdrf.HdrfPartitioner": "gnnexp.partitioners.streams.hdrf.HdrfPartitioner",

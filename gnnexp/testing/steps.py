@@ -103,7 +103,7 @@ def run_steps(
     with tempfile.TemporaryDirectory() as folder:
         artifacts = Artifacts(graph, partition, frequency)
         job = assemble(experiment_of(config), artifacts, Path(folder), read_environment())
-        trainer = job.experiment.paradigm.trainer(job)
+        trainer = job.paradigm.trainer(job)
         optimization = Optimization(job, trainer)
         losses: list[tuple[float, int]] = []
         gradients: dict[str, torch.Tensor] = {}

@@ -34,9 +34,9 @@ from gnnexp.launchers.parent import LAUNCHER_VARIABLE
 from gnnexp.launchers.rendezvous_port import rendezvous_port
 from gnnexp.measure.available import kernel_kills, limit_in_words
 from gnnexp.measure.phases import FORWARD_BACKWARD, PhaseTimer
+from gnnexp.paradigms.external.command import Command
 from gnnexp.paradigms.external.files import digest_of_all, digests_of
 from gnnexp.paradigms.external.lines import LINE_BYTES, Lines, ReportedEpoch, too_long
-from gnnexp.paradigms.external.paradigm import External
 from gnnexp.paradigms.external.variables import Handed, variables_of
 from gnnexp.provenance.code import RunCode
 from gnnexp.record.ending import primary_of
@@ -67,12 +67,13 @@ def follow(
     run_dir: Path,
     request: Mapping[str, Any],
     experiment: Experiment,
+    command: Command,
     environment: Environment,
     code: RunCode,
     started: list[PhaseTimer],
     heartbeat: Heartbeat,
 ) -> str:
-    """Run the external command of an experiment on this rank; the arguments are those of a training rank.
+    """Run the external command of an experiment on this rank; the other arguments are those of a training rank.
 
     Returns:
         Empty if the command has finished, else who asked the run to stop.
@@ -82,30 +83,28 @@ def follow(
         CommandError: the command failed. HangError: it hangs. MemoryError: the kernel ended it for lack of memory.
         DivergedError: it reported a loss that is not finite.
     """
-    paradigm = experiment.paradigm
-    assert isinstance(paradigm, External)
     started.append(timer := PhaseTimer())
     heartbeat.watch(timer)
-    files = digests_of(paradigm.own_files())
+    files = digests_of(command.own_files())
     _refuse_edited(files, request)
-    handed = _handed(subfolder(run_dir, SCRATCH), request, experiment, environment)
+    handed = _handed(subfolder(run_dir, SCRATCH), request, experiment, command, environment)
     handed = replace(handed, port=_meet(run_dir, experiment, environment, code, timer))
-    alone = paradigm.processes == "run"
+    alone = command.processes == "run"
     if alone and environment.rank:
         return ""  # rank 0 has the one command
     log = EpochLog(run_dir, environment.rank)
-    watch = _Watch(experiment, log, handed, environment)
+    watch = _Watch(command, experiment.hardware.timeout_s, log, handed, environment)
     inherited = {name: value for name, value in os.environ.items() if name != LAUNCHER_VARIABLE}
     variables, kills = variables_of(inherited, handed, environment, alone=alone), kernel_kills()
-    with _asked_to_stop() as asked, timer.activity.during("train"), _started(paradigm.words, variables) as process:
+    with _asked_to_stop() as asked, timer.activity.during("train"), _started(command.words, variables) as process:
         exit_code = _wait(process, watch, asked)
     if asked and (exit_code or environment.rank or log.num_epochs < experiment.train.epochs):
         return asked[0]
     if exit_code:
-        raise _failure(paradigm.words, exit_code, run_dir, environment.rank, kernel_kills() > kills)
+        raise _failure(command.words, exit_code, run_dir, environment.rank, kernel_kills() > kills)
     if environment.rank == 0:
         watch.finish()
-        _write_result(run_dir, request, experiment, environment, handed, files)
+        _write_result(run_dir, request, experiment.train.epochs, command, environment, handed, files)
     return ""
 
 
@@ -139,13 +138,14 @@ def _meet(run_dir: Path, experiment: Experiment, environment: Environment, code:
     return port
 
 
-def _handed(folder: Path, request: Mapping[str, Any], experiment: Experiment, environment: Environment) -> Handed:
+def _handed(
+    folder: Path, request: Mapping[str, Any], experiment: Experiment, command: Command, environment: Environment
+) -> Handed:
     """What the command gets, without the port; called before the ranks meet, so that all see the same files.
 
     Rank 0 writes the configuration for the command. In it, `train.batch_size` is that of a global batch.
     """
-    config, hardware, paradigm = request["config"], experiment.hardware, experiment.paradigm
-    assert isinstance(paradigm, External)
+    config, hardware = request["config"], experiment.hardware
     epochs = folder / f"epochs_{len(list(folder.glob('epochs_*.jsonl'))) + 1}.jsonl"
     if environment.rank == 0:
         train = {**config["train"], "batch_size": batch_size_of(config), "batch_of": "run"}
@@ -164,7 +164,7 @@ def _handed(folder: Path, request: Mapping[str, Any], experiment: Experiment, en
         seed=experiment.seed,
         device=f"cuda:{environment.local_rank % gpus}" if gpus else "cpu",
         threads=hardware.threads or max(1, cores // environment.local_ranks),
-        resumed=paradigm.resumes and bool(read_epochs(folder.parent)),
+        resumed=command.resumes and bool(read_epochs(folder.parent)),
         num_ranks=environment.num_ranks,
         port=0,
     )
@@ -225,17 +225,18 @@ class _Watch:
     """Reads the lines of the command, measures its memory, and notices if it hangs.
 
     Args:
-        experiment: the experiment of the run.
+        command: the command.
+        timeout_s: seconds of silence after which it hangs, unless it has its own limit.
         log: the log of the run's records.
         handed: what the command got.
         environment: place of this rank.
     """
 
-    def __init__(self, experiment: Experiment, log: EpochLog, handed: Handed, environment: Environment) -> None:
-        paradigm = experiment.paradigm
-        assert isinstance(paradigm, External)
+    def __init__(
+        self, command: Command, timeout_s: float, log: EpochLog, handed: Handed, environment: Environment
+    ) -> None:
         self.lines = Lines(handed.epochs, log.num_epochs if handed.resumed else 0)
-        self._silent_s = paradigm.silent_s or experiment.hardware.timeout_s
+        self._silent_s = command.silent_s or timeout_s
         self._log, self._handed, self._rank = log, handed, environment.rank
         self._resumed = log.num_epochs > 0
         self._began = self._reported = self._heard = self._looked = time.perf_counter()
@@ -403,14 +404,13 @@ def _last_line(file: Path) -> str:
 def _write_result(
     run_dir: Path,
     request: Mapping[str, Any],
-    experiment: Experiment,
+    epochs_asked: int,
+    command: Command,
     environment: Environment,
     handed: Handed,
     files: Mapping[str, str],
 ) -> None:
     """Write `result.json`. It says what the command claims, what gnnexp measured, and that nothing was checked."""
-    paradigm = experiment.paradigm
-    assert isinstance(paradigm, External)
     epochs = read_epochs(run_dir)
     measured = ["time/wall_s", "memory/host_peak_bytes"]
     claimed = sorted({name for line in epochs for name in line["metrics"]} - set(measured))
@@ -427,18 +427,18 @@ def _write_result(
         },
         paradigm={
             "exact": False,
-            "approximates": paradigm.approximates,
+            "approximates": command.approximates,
             "external": {
-                "command": list(paradigm.words),
-                "processes": paradigm.processes,
+                "command": list(command.words),
+                "processes": command.processes,
                 "files": dict(files),
-                "uses": sorted(paradigm.uses),
+                "uses": sorted(command.uses),
                 "claimed": claimed,
                 "measured": measured,
-                "epochs_asked": experiment.train.epochs,
+                "epochs_asked": epochs_asked,
                 "epochs_reported": len(epochs),
                 "began_again_at": [line["epoch"] for line in epochs if line.get("resumed")]
-                if not paradigm.resumes
+                if not command.resumes
                 else [],
             },
         },

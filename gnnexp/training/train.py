@@ -162,7 +162,7 @@ def probe_memory(job: Job) -> dict[str, int]:
     """
     if job.device.type == "cuda":
         return {}
-    trainer = job.experiment.paradigm.trainer(job)
+    trainer = job.paradigm.trainer(job)
     held, module = trainer.memory(), trainer.module
     module.train()
     batches = trainer.batches(0)

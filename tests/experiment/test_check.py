@@ -273,7 +273,7 @@ def test_an_epoch_that_cannot_be_traced(default: dict[str, Any], value: object) 
 
 
 def test_an_external_command_is_not_traced(default: dict[str, Any]) -> None:
-    external = {"_target_": "gnnexp.paradigms.external.paradigm.External", "command": ["true"]}
+    external = {"_target_": "gnnexp.paradigms.external.command.Command", "command": ["true"]}
     assert "trace" in keys(check_config(changed({**default, "paradigm": external}, trace=1)))
 
 

@@ -133,7 +133,7 @@ def test_the_short_way_equals_the_phases_with_every_gradient(monkeypatch):
     monkeypatch.setattr(local, "aggregates_first", lambda *_: True)
     layer = make_model("sage", norm=True).layers[0]
     block = sampled_block(make_model("sage"))
-    assert layer.sums_are_short
+    assert layer.traits.mixed_and_biased is not None
     found = []
     for shape in (local.preactivated_rows, lambda *args: layer.preactivation(mixed_rows(*args))):
         h = inputs(block).requires_grad_()
@@ -163,7 +163,7 @@ def test_attention_by_phases_equals_the_fused_kernel_dropout_included():
     layer = model.layers[0]
     block = sampled_block(model)
     h = inputs(block)
-    drop = model.drop(model_purpose(), 0, layer.weight_dropout, KEY)
+    drop = model.drop(model_purpose(), 0, layer.traits.weight_dropout, KEY)
     fused = mixed_rows(layer, block, h, drop)
     x = layer.project(h)
     src_key, dst_key = layer.keys(h)

@@ -26,7 +26,7 @@ from gnnexp.graph.partition import Partition
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
 from gnnexp.graph.storage.format import open_graph
-from gnnexp.models.layer import Destinations, Layer
+from gnnexp.models.layer import Destinations, Layer, Traits
 from gnnexp.models.model import ModelOptions
 from gnnexp.partitioners.base import Partitioner
 from gnnexp.partitioners.metis import MetisPartitioner
@@ -140,8 +140,8 @@ def test_partitioned_topology_and_features(ranks, make, data, model, steps):
 class GatedLayer(Layer):
     """What a user might write: sums of neighbours times a gate of the source, plus a part of oneself."""
 
-    kind = "projected"
-    input_weights = ("weight", "gate", "residual_weight")  # `own` is left out: it stays whole, which is right too
+    # `own` is left out of the input weights: it stays whole, which is right too.
+    traits = Traits(kind="projected", input_weights=("weight", "gate", "residual_weight"))
 
     def __init__(self, in_dim: int, out_dim: int, **end: Any) -> None:
         super().__init__(in_dim, out_dim, out_dim, **end)

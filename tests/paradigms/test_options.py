@@ -12,7 +12,7 @@ import yaml
 
 from gnnexp.components.locate import locate
 from gnnexp.experiment.build import build
-from gnnexp.paradigms.base import Paradigm
+from gnnexp.paradigms.base import Method
 from gnnexp.paradigms.trainer import Trainer
 
 CONF = Path(__file__).parents[2] / "conf" / "paradigm"
@@ -41,13 +41,13 @@ def test_names_types_and_defaults_are_those_of_the_yaml_file(name: str) -> None:
     options = {field.name: field.default for field in fields(cls)}
     assert MISSING not in options.values(), "every option has a default"
     assert {key: plain(value) for key, value in options.items()} == node
-    assert build({"_target_": f"{cls.__module__}.{cls.__qualname__}", **node}, Paradigm) == cls()
+    assert build({"_target_": f"{cls.__module__}.{cls.__qualname__}", **node}, Method) == cls()
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_paradigm_is_hashable_and_unchangeable(name: str) -> None:
-    paradigm = build(node_of(name), Paradigm)
-    assert hash(paradigm) == hash(build(node_of(name), Paradigm))
+    paradigm = build(node_of(name), Method)
+    assert hash(paradigm) == hash(build(node_of(name), Method))
     with pytest.raises(AttributeError):
         paradigm.assign = "other"  # type: ignore[attr-defined]
 

@@ -83,7 +83,7 @@ def trained(
     partition = (cut_parts if cut else parts)(graph, environment.num_ranks)
     with tempfile.TemporaryDirectory() as folder:
         job = assemble(experiment_of(config), Artifacts(graph, partition), Path(folder), environment)
-        trainer = job.experiment.paradigm.trainer(job)
+        trainer = job.paradigm.trainer(job)
         optimization, evaluation = Optimization(job, trainer), Evaluation(job, trainer) if evaluate else None
         ended = Ended([], [], [], [], [], [], job.timer.end_epoch(), {}, 0, 0, 0)
         job.comm.ledger.take()

@@ -45,7 +45,7 @@ def trained(
     """The records of a run on this rank, trained as a worker does it."""
     job = assemble(experiment_of(config), artifacts, folder, environment)
     probed = probe_memory(job)
-    train(job, job.experiment.paradigm.trainer(job), EpochLog(folder, environment.rank), probed)
+    train(job, job.paradigm.trainer(job), EpochLog(folder, environment.rank), probed)
     return read_epochs(folder)
 
 
@@ -54,7 +54,7 @@ def assembled(
 ) -> tuple[Job, Any]:
     """A rank's job and its trainer, of a whole resolved configuration."""
     job = assemble(experiment_of(config), artifacts, folder, environment)
-    return job, job.experiment.paradigm.trainer(job)
+    return job, job.paradigm.trainer(job)
 
 
 def data_problems(config: Mapping[str, Any], graph: Graph) -> list[Problem]:

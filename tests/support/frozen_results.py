@@ -101,7 +101,7 @@ def _trained(config: dict[str, Any], artifacts: Artifacts, run_dir: Path) -> Non
     environment = read_environment()
     job = assemble(experiment_of(config), artifacts, run_dir, environment)
     probed = probe_memory(job)
-    train(job, job.experiment.paradigm.trainer(job), EpochLog(run_dir, environment.rank), probed)
+    train(job, job.paradigm.trainer(job), EpochLog(run_dir, environment.rank), probed)
     job.store.finish()
     job.comm.release()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,8 +16,8 @@ from gnnexp.experiment.plan import Plan, Sizes
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.models.decoupled import Decoupled
-from gnnexp.models.gat import GATLayer, GATOptions
-from gnnexp.models.layer import Destinations, Layer
+from gnnexp.models.gat import GATOptions
+from gnnexp.models.layer import Destinations, Layer, Traits
 from gnnexp.models.model import Model, ModelOptions
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.loops.full_graph import Whole, WholeGraphTrainer
@@ -35,8 +35,7 @@ FULL_MODELS: dict[str, dict[str, Any]] = {
 class GatedLayer(Layer):
     """A layer of a user: sums of neighbours, and a learned part of the own row."""
 
-    kind = "static"
-    input_weights = ("weight", "own", "residual_weight")
+    traits = Traits(kind="static", input_weights=("weight", "own", "residual_weight"))
 
     def __init__(self, in_dim: int, out_dim: int, **end: Any) -> None:
         super().__init__(in_dim, out_dim, out_dim, **end)
@@ -85,19 +84,12 @@ class Gated(ModelOptions):
         )
 
 
-class KeyedLayer(GATLayer):
-    """Attention whose keys nobody can tell from projected rows."""
-
-    def keys_of_projected(self, x: Tensor) -> None:  # type: ignore[override]
-        return None
-
-
 class Keyed(GATOptions):
-    """A stack of them."""
+    """Attention whose keys nobody can tell from projected rows."""
 
     def make_layer(self, index: int, in_dim: int, out_dim: int, num_relations: int = 0) -> Layer:
         made = super().make_layer(index, in_dim, out_dim, num_relations)
-        made.__class__ = KeyedLayer
+        made.traits = replace(made.traits, keys_of_projected=None)
         return made
 
 

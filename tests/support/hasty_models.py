@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -18,10 +20,12 @@ class ItemLayer(SAGELayer):
             raise ValueError("too large")
         return super().mix(dst, aggregated, self_)
 
-    def mixed_and_biased(self, dst: Destinations, aggregated: Tensor, own: Tensor) -> Tensor:
+    def _hasty(self, dst: Destinations, aggregated: Tensor, own: Tensor) -> Tensor:
         if aggregated.abs().max().item() > 1e6:  # waits
             raise ValueError("too large")
-        return super().mixed_and_biased(dst, aggregated, own)
+        return self._mixed_and_biased(dst, aggregated, own)
+
+    traits = replace(SAGELayer.traits, mixed_and_biased=_hasty)
 
 
 class HostLayer(SAGELayer):
@@ -30,8 +34,10 @@ class HostLayer(SAGELayer):
     def mix(self, dst: Destinations, aggregated: Tensor, self_: Tensor | None) -> Tensor:
         return super().mix(dst, aggregated.cpu().to(aggregated.device), self_)  # crosses
 
-    def mixed_and_biased(self, dst: Destinations, aggregated: Tensor, own: Tensor) -> Tensor:
-        return super().mixed_and_biased(dst, aggregated.cpu().to(aggregated.device), own)  # crosses
+    def _hasty(self, dst: Destinations, aggregated: Tensor, own: Tensor) -> Tensor:
+        return self._mixed_and_biased(dst, aggregated.cpu().to(aggregated.device), own)  # crosses
+
+    traits = replace(SAGELayer.traits, mixed_and_biased=_hasty)
 
 
 class MixedLayer(SAGELayer):
@@ -41,8 +47,10 @@ class MixedLayer(SAGELayer):
         projected = super().project(h, dims)
         return projected * torch.ones(projected.shape[1])  # mixes
 
-    def mixed_and_biased(self, dst: Destinations, aggregated: Tensor, own: Tensor) -> Tensor:
-        return super().mixed_and_biased(dst, aggregated * torch.ones(aggregated.shape[1]), own)  # mixes
+    def _hasty(self, dst: Destinations, aggregated: Tensor, own: Tensor) -> Tensor:
+        return self._mixed_and_biased(dst, aggregated * torch.ones(aggregated.shape[1]), own)  # mixes
+
+    traits = replace(SAGELayer.traits, mixed_and_biased=_hasty)
 
 
 class _Hasty(SAGEOptions):

@@ -41,7 +41,7 @@ def attempt(
         experiment_of(config), artifacts or _artifacts(config, environment.num_ranks), directory, environment
     )
     probed = probe_memory(job)
-    trainer = job.experiment.paradigm.trainer(job)
+    trainer = job.paradigm.trainer(job)
     steps, work = 0, trainer.forward_backward
 
     def interrupted(batch: Any) -> Any:

@@ -65,10 +65,13 @@ class Place:
             "graph": str(self.run_dir.parent / "graph"),
             "provenance": {} if inputs is None else {"inputs": inputs},
         }
+        experiment = experiment_of(config)
+        assert experiment.command is not None
         return follow(
             self.run_dir,
             request,
-            experiment_of(config),
+            experiment,
+            experiment.command,
             Environment(),
             RunCode({}),
             [],

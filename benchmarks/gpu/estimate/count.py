@@ -109,7 +109,7 @@ def counted_steps(
     found = []
     with tempfile.TemporaryDirectory() as folder, sampled:
         job = assemble(experiment_of(config), Artifacts(graph), Path(folder), read_environment())
-        trainer = job.experiment.paradigm.trainer(job)
+        trainer = job.paradigm.trainer(job)
         optimization, batches = Optimization(job, trainer), _endless(trainer)
         trainer.module.train()
         for step in range(_WARM_UP + steps):

@@ -93,7 +93,7 @@ class Training:
 
     def __init__(self, config: Mapping[str, Any], graph: Graph, partition: Partition | None = None) -> None:
         self._job = job = assemble(experiment_of(config), Artifacts(graph, partition), Path(), Environment())
-        self._trainer = job.experiment.paradigm.trainer(job)
+        self._trainer = job.paradigm.trainer(job)
         self._optimization = Optimization(job, self._trainer)
         self._trainer.module.train()
 

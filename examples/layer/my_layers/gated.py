@@ -15,15 +15,15 @@ from torch import Tensor, nn
 from gnnexp.errors import Problem
 from gnnexp.graph.block import Block
 from gnnexp.graph.sparse import Rows
-from gnnexp.models.layer import Activation, Destinations, Layer
+from gnnexp.models.layer import Activation, Destinations, Layer, Traits
 from gnnexp.models.model import ModelOptions
 
 
 class GatedLayer(Layer):
     """Parameters: `weight` and `self_weight` `[C, Din]`, and `gate` `[2K, Din]` for K keys of each end of an edge."""
 
-    kind = "projected"  # edge weights come from keys
-    input_weights = ("weight", "self_weight", "gate", "residual_weight")  # push-pull keeps slices of these columns
+    # Edge weights come from keys. Push-pull keeps slices of the columns of the input weights.
+    traits = Traits(kind="projected", input_weights=("weight", "self_weight", "gate", "residual_weight"))
 
     def __init__(
         self, in_dim: int, out_dim: int, heads: int, *, activation: Activation, residual: bool, norm: bool, bias: bool

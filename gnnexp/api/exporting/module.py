@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -179,7 +180,7 @@ def _problems(trained: TrainedModel, model: Model, weighted: bool) -> list[Probl
 def _code(trained: TrainedModel, model: Model, twins: list[Twin], stem: str, *, weighted: bool) -> str:
     edges = edge_use_of(model, weighted=weighted)
     arguments, prepare, conventions = _EDGES[edges]
-    layers = [layer for layer in model.layers if isinstance(layer, Layer | BlockLayer)]
+    layers = model.stack
     activation = layers[0].activation if len(layers) > 1 else "none"
     imports = sorted({f"from {twin.module} import {twin.code.partition('(')[0]}" for twin in twins})
     loops = "edge_index = with_loops(edge_index, num_nodes)\n    "
@@ -206,7 +207,7 @@ def _code(trained: TrainedModel, model: Model, twins: list[Twin], stem: str, *, 
     )
 
 
-def _more(layers: list[Layer | BlockLayer]) -> str:
+def _more(layers: Sequence[Layer | BlockLayer]) -> str:
     """Code of normalisation and skip connections, which hidden layers may have."""
     hidden = [layer for layer in layers[:-1] if isinstance(layer, Layer)]
     norms = [f"nn.LayerNorm({layer.out_dim})" for layer in hidden if layer.norm is not None]
@@ -222,7 +223,7 @@ def _more(layers: list[Layer | BlockLayer]) -> str:
     )
 
 
-def _end(layers: list[Layer | BlockLayer], activation: str) -> str:
+def _end(layers: Sequence[Layer | BlockLayer], activation: str) -> str:
     """Code of what comes after the convolution: of hidden layers only."""
     first = layers[0]
     normalised = isinstance(first, Layer) and first.norm is not None and len(layers) > 1

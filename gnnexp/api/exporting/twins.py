@@ -91,7 +91,7 @@ def twin_of(layer: nn.Module, *, weighted: bool) -> Twin:
         case GATLayer():
             return _pyg(
                 f"GATConv({layer.in_dim}, {layer.head_dim}, heads={layer.num_weights}, concat={layer.concat}, "
-                f"negative_slope={layer.slope}, dropout={layer.weight_dropout}, add_self_loops=False, "
+                f"negative_slope={layer.slope}, dropout={layer.traits.weight_dropout}, add_self_loops=False, "
                 f"bias={_has(layer.bias)})",
                 {
                     "lin.weight": layer.weight,

@@ -28,7 +28,6 @@ from gnnexp.launchers.queue.answers import Alive, UnknownJob
 from gnnexp.launchers.queue.controller import Controller
 from gnnexp.launchers.queue.evidence import SILENT_S, job_state_of, last_sign
 from gnnexp.launchers.queue.slurm_jobs import forget_submission
-from gnnexp.paradigms.external.paradigm import External
 from gnnexp.provenance.code import RunCode, code_of_config, package_digest
 from gnnexp.provenance.recorded import (
     RESULT_VERSION,
@@ -198,8 +197,8 @@ def _reopen(run_dir: Path, experiment: Experiment, console: Console, *, changed_
     for problem in problems:
         console.print(marked("cannot be used:", "yellow", f" {problem}"), soft_wrap=True)
     place = "its start" if checkpoint is None else f"epoch {checkpoint.position.epoch}, step {checkpoint.position.step}"
-    if isinstance(experiment.paradigm, External):
-        place = experiment.paradigm.restart
+    if experiment.command is not None:
+        place = experiment.command.restart
     console.print(f"going on with {run_dir} from {place}", soft_wrap=True)
     if began := _other_code(run_dir):
         console.print(f"  note: other code of gnnexp began this run ({began}); the record names both", soft_wrap=True)
@@ -224,7 +223,7 @@ def _check_inputs(experiment: Experiment, provenance: Mapping[str, Any]) -> None
         key, file = (
             (f"{names[0]}.path", experiment.partitioner.reads_file)
             if names[0] == "partitioner"
-            else (names[0], ", ".join(map(str, experiment.paradigm.own_files())))
+            else (names[0], ", ".join(map(str, experiment.program_files)))
         )
         raise DataError(Problem(key, file, "has changed since the run began", "restore the file, or start a new run"))
 

@@ -228,7 +228,7 @@ def inputs_of(experiment: Experiment) -> dict[str, str]:
     if experiment.partitioner.reads_file:
         options = json.dumps(experiment.partitioner.options(), sort_keys=True)
         digests["partitioner"] = hashlib.sha256(options.encode()).hexdigest()[:16]
-    if files := experiment.paradigm.own_files():
+    if files := experiment.program_files:
         digests["paradigm.command"] = digest_of_all(digests_of(files))
     return digests
 

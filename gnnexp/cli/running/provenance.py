@@ -59,7 +59,7 @@ def make_provenance(
 def _own_places(composed: ComposedConfig, experiment: Experiment) -> list[Path]:
     """Files of the user's own code and configuration, whose repositories are recorded."""
     files = [file for folder in composed.folders.theirs for file in yaml_files(folder)]
-    return [*own_files(composed.config), *experiment.paradigm.own_files(), *files]
+    return [*own_files(composed.config), *experiment.program_files, *files]
 
 
 def recorded_origin(dataset: Dataset) -> dict[str, str | bool] | None:

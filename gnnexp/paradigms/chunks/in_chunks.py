@@ -66,7 +66,7 @@ def in_chunks(
 
 def static_weights(layer: Layer, chunks: Sequence[Chunk], device: torch.device) -> Tensor | None:
     """`[E, 1]` weights of all edges, if they depend only on the graph; None for ones, and for other kinds of layers."""
-    if layer.kind != "static":
+    if layer.traits.kind != "static":
         return None
     parts = [normalised_weights(layer, chunk.block.to(device), None, None) for chunk in chunks]
     for chunk in chunks:

@@ -66,7 +66,7 @@ def cost_of(layer: Layer, dtype: torch.dtype) -> ChunkCost:
         max(layer.in_dim * layer.num_weights, layer.width, layer.out_dim),
         layer.num_weights,
         dtype.itemsize,
-        layer.edge_columns,
+        layer.traits.edge_columns,
     )
 
 

@@ -81,7 +81,7 @@ def _split_widths(layers: Sequence[Layer], facts: GraphFacts) -> dict[str, int]:
     found = {}
     for index, layer in enumerate(layers):
         columns = len(shared_columns(layer, index, facts.sparse).rows) - 1
-        if layer.projects_edges:
+        if layer.traits.edge_projection is not None:
             found[f"layer {index + 1}, in blocks,"] = columns
         elif projects_first(layer, index, facts.sparse):
             found[f"layer {index + 1}, projected,"] = columns
@@ -94,7 +94,7 @@ def chunk_cost(layers: Sequence[Any], ranks: int, dtype: torch.dtype, *, decoupl
     """Memory that a chunk takes, for the layer with the most columns per rank."""
     widths = [layers[-1].out_dim] if decoupled else [max(layer.in_dim, layer.width) for layer in layers]
     width = -(-max(widths) // ranks)
-    edge_columns = -(-max(layer.edge_columns for layer in layers) // ranks)
+    edge_columns = -(-max(layer.traits.edge_columns for layer in layers) // ranks)
     return ChunkCost.of(width, width, max(layer.num_weights for layer in layers), dtype.itemsize, edge_columns)
 
 

@@ -30,7 +30,7 @@ from gnnexp.placement.chunks import Chunk, ChunkCost
 
 def projects_first(layer: Layer, index: int, sparse: bool) -> bool:
     """Whether layer `index` aggregates projected columns. `sparse`: whether features are sparse."""
-    return layer.kind != "static" or (index == 0 and sparse)
+    return layer.traits.kind != "static" or (index == 0 and sparse)
 
 
 def shared_columns(layer: Layer, index: int, sparse: bool) -> ColumnCuts:
@@ -99,10 +99,10 @@ class CoupledTrainer(ColumnTrainer):
         if self._projects_first[index]:
             projected = layer.project(dropped)
             aggregated = self._projected(index, projected, dropped, key)
-            own = projected if layer.self_is_neighbour else layer.project_self(dropped)
+            own = projected if layer.traits.self_is_neighbour else layer.project_self(dropped)
         else:
             aggregated = layer.project_aggregated(self._aggregated(index, dropped, key))
-            own = layer.project(dropped) if layer.self_is_neighbour else layer.project_self(dropped)
+            own = layer.project(dropped) if layer.traits.self_is_neighbour else layer.project_self(dropped)
         mixed = layer.mix(self._dst, aggregated, own)
         return model.finish_layer(index, self._own_here, layer.preactivation(mixed), layer.residual_part(h))
 
@@ -139,18 +139,18 @@ class CoupledTrainer(ColumnTrainer):
         job, layer, layout = self.job, contract_layer(self.job.model, index), self._split[index]
         x, summed_shares = split(projected, layout, job.comm, "activations"), self._gathered[index]
         heads = layer.num_weights
-        drop = job.model.drop(Purpose.ATTENTION_DROPOUT, index, layer.weight_dropout, key)
-        if layer.kind == "projected":
+        drop = job.model.drop(Purpose.ATTENTION_DROPOUT, index, layer.traits.weight_dropout, key)
+        if layer.traits.kind == "projected":
             keys = layer.keys_of_projected(projected) or layer.keys(dropped)
             assert keys is not None, "a layer with projected weights has keys"
             x = torch.cat((x, gather_all_rows(torch.cat(keys, 1), self.counts_per_rank, job.comm, "activations")), 1)
 
         def work(chunk: Chunk, rows: Tensor, weight: Tensor | None) -> Tensor:
             keyed = None
-            if layer.kind == "projected":
+            if layer.traits.kind == "projected":
                 rows, source, destination = torch.split_with_sizes(rows, [layout.width, heads, heads], 1)
                 keyed = source.contiguous(), destination[: chunk.block.num_dst].contiguous()
-            if layer.kind != "static":
+            if layer.traits.kind != "static":
                 weight = normalised_weights(layer, chunk.block, keyed, drop)
             return layer.aggregate_projected(chunk.block, rows, weight, layout.columns)
 

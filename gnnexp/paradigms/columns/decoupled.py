@@ -141,7 +141,7 @@ class DecoupledTrainer(ColumnTrainer):
         """`[E, 1]` edge weights of all propagations; None for ones."""
         if keys is not None:
             return self._attention.weights(keys, key)
-        if self._last.kind == "static":
+        if self._last.traits.kind == "static":
             return self._static
 
         def weigh(chunk: Chunk, _: Tensor, __: Tensor | None) -> Tensor:

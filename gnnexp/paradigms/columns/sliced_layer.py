@@ -83,8 +83,8 @@ class SlicedLayer:
             return self.pull != "aggregates" or isinstance(slices[0].raw, SparseRows)
         sources = sum(own.block.num_src for own in slices)
         destinations = sum(own.block.num_dst for own in slices)
-        keys = layer.num_weights if layer.kind == "projected" else 0
-        own = layer.width if layer.self_is_neighbour else 0
+        keys = layer.num_weights if layer.traits.kind == "projected" else 0
+        own = layer.width if layer.traits.self_is_neighbour else 0
         shipped = (sources + destinations) * keys if self.ships_keys else 0
         aggregates = destinations * (layer.sum_width + own) + 2 * (sources + destinations) * keys
         return sources * layer.width + shipped < aggregates
@@ -92,7 +92,7 @@ class SlicedLayer:
     @property
     def ships_keys(self) -> bool:
         """Whether the owner cannot compute keys from summed projections."""
-        return self.layer.kind == "projected" and type(self.layer).keys_of_projected is Layer.keys_of_projected
+        return self.layer.traits.kind == "projected" and self.layer.traits.keys_of_projected is None
 
     # --- the two ways ----------------------------------------------------------------------------------------------
     def _pull_projections(self, slices: Sequence[Slice]) -> tuple[Tensor, Tensor | None]:
@@ -131,7 +131,7 @@ class SlicedLayer:
             block,
             features,
             model.drop_features(block.src_ids, features, self.dims, key),
-            model.drop(Purpose.ATTENTION_DROPOUT, 0, self.layer.weight_dropout, key),
+            model.drop(Purpose.ATTENTION_DROPOUT, 0, self.layer.traits.weight_dropout, key),
         )
 
     def _keys(self, of: Slice) -> list[Tensor]:
@@ -143,7 +143,7 @@ class SlicedLayer:
     def _self_part(self, of: Slice, *, among_sources: bool) -> list[Tensor]:
         """The partial self part of the destinations; empty if it is among the sources' projections."""
         own = destination_rows(of.block, of.rows)
-        if self.layer.self_is_neighbour:
+        if self.layer.traits.self_is_neighbour:
             return [] if among_sources else [self.layer.project(own, self.dims)]
         part = self.layer.project_self(own, self.dims)
         return [] if part is None else [part]
@@ -162,7 +162,7 @@ class SlicedLayer:
         """Edge weights of every block, and the mass of this rank's destinations. Ranks sum keys first."""
         layer, comm = self.layer, self.comm
         keys: list[tuple[Tensor, Tensor] | None] = [None] * len(slices)
-        if layer.kind == "projected":
+        if layer.traits.kind == "projected":
             partial = [self._keys(of) for of in slices]
             whole = sum_at_owners(partial, comm, "activations")
             shapes = [[tuple(part.shape) for part in of_rank] for of_rank in partial]

@@ -128,7 +128,7 @@ def _conv(layer: nn.Module) -> nn.Module:
             layer.in_dim,
             layer.head_dim,
             layer.num_weights,
-            attn_drop=layer.weight_dropout,
+            attn_drop=layer.traits.weight_dropout,
             negative_slope=layer.slope,
             allow_zero_in_degree=True,
             bias=True,

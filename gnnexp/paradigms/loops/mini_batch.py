@@ -23,6 +23,7 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.sparse import InputRows
 from gnnexp.job import Job
+from gnnexp.paradigms.checks import normalises_by_block
 from gnnexp.paradigms.loops.global_batch import AutogradTrainer, Ready
 from gnnexp.paradigms.loops.pipeline import prepared
 from gnnexp.paradigms.loops.rank_batch import RankBatch
@@ -137,6 +138,6 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
 
 def approximated(experiment: Experiment, assign: Assign) -> str:
     """How mini-batch training differs from serial training; empty if it is exact."""
-    if experiment.num_ranks > 1 and getattr(experiment.model.example_layer, "degrees_of", "graph") == "block":
+    if experiment.num_ranks > 1 and normalises_by_block(experiment):
         return "degrees are those of each rank's own block"
     return "batches are drawn part by part, not uniformly from all targets" if assign == "stratified" else ""

@@ -69,7 +69,9 @@ def check_offload(experiment: Experiment, facts: GraphFacts, options: Offload) -
 
 def may_keep_sums(layers: Sequence[Layer | BlockLayer], options: Offload) -> list[bool]:
     """For each layer, whether its sums may be kept. Blocks decide it later, when there are some."""
-    return [options.keep != "outputs" and isinstance(layer, Layer) and layer.kind == "static" for layer in layers]
+    return [
+        options.keep != "outputs" and isinstance(layer, Layer) and layer.traits.kind == "static" for layer in layers
+    ]
 
 
 def host_bytes(experiment: Experiment, facts: GraphFacts, options: Offload) -> tuple[int, int]:

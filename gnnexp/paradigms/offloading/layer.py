@@ -77,7 +77,9 @@ class OffloadLayer:
         layer = self.start.contract
         if self.start.projects:
             self_, _, skip = self.start.split_own(own)
-            pre = preactivated_from_projected_sums(layer, block, sums, read if layer.self_is_neighbour else self_)
+            pre = preactivated_from_projected_sums(
+                layer, block, sums, read if layer.traits.self_is_neighbour else self_
+            )
         else:
             assert read is not None
             pre = preactivated_from_sums(layer, block, sums, self._taken(block.dst_ids, read, key))
@@ -152,7 +154,7 @@ class OffloadLayer:
         index, layer, taken = self.start.index, self.start.layer, self._taken(block.src_ids, rows, key)
         if self.start.projects:
             layer = self.start.contract
-            drop = self._model.drop(Purpose.ATTENTION_DROPOUT, index, layer.weight_dropout, key)
+            drop = self._model.drop(Purpose.ATTENTION_DROPOUT, index, layer.traits.weight_dropout, key)
             self_, own_key, skip = self.start.split_own(own)
             keys = None if source_key is None or own_key is None else (source_key, own_key)
             pre = layer.preactivation(mixed_from_projected(layer, block, taken, self_, drop, keys))

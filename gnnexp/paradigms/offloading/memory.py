@@ -119,14 +119,14 @@ def _cost(work: LayerWork, index: int, size: int) -> ChunkCost | None:
     layer, read = work.layer, work.read
     if not isinstance(layer, Layer):
         return None
-    keyed = layer.kind == "projected"
+    keyed = layer.traits.kind == "projected"
     weights = 0 if type(layer).edge_weight is Layer.edge_weight else 3 * layer.num_weights * size
     if work.weighted:  # the weight as a value, its product with the source's weight, and sums in float64
         weights += 12 + 3 * size
-    if layer.kind == "learned":  # counts of edges, and quotients
+    if layer.traits.kind == "learned":  # counts of edges, and quotients
         weights += 2 * (layer.num_weights + 1) * size
-    if layer.projects_edges:
-        weights += layer.edge_columns * size + BY_RELATION
+    if layer.traits.edge_projection is not None:
+        weights += layer.traits.edge_columns * size + BY_RELATION
     values = (2 if index == 0 and not work.projects else 3) * read.rows
     if work.sums:
         values = 2 * read.rows
@@ -134,7 +134,7 @@ def _cost(work: LayerWork, index: int, size: int) -> ChunkCost | None:
         values += 6 * layer.num_weights if keyed else 0
     else:
         values += 3 * layer.width + 6 * layer.num_weights
-    outer = layer.in_dim * layer.num_weights if layer.kind != "static" and not work.projects else 0
+    outer = layer.in_dim * layer.num_weights if layer.traits.kind != "static" and not work.projects else 0
     widest = max(layer.width, layer.out_dim, outer)
     ends = read.rows + 2 * (read.own + read.summed) + 4 * widest + 2 * work.following
     return ChunkCost(per_dst=32 + ends * size, per_edge=28 + weights, per_src=48 + values * size)

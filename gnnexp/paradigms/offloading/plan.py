@@ -77,7 +77,7 @@ class OffloadPlan:
         start = time.perf_counter()
         comm, dedup = job.batch_comm, options.dedup
         (level,) = levels(job.shard, own, 1, lambda _, ids: torch.zeros(ids.shape, dtype=torch.bool))
-        layers = [layer for layer in job.model.layers if isinstance(layer, Layer | BlockLayer)]
+        layers = job.model.stack
         projects, reads = planned_reads(layers, options.rows, job.graph)
         rates = Rates.of(job.experiment.hardware, sum(read.rows for read in reads) // len(reads) * job.dtype.itemsize)
         known = sums_known(constant_layers(layers, level), options.keep)

@@ -67,9 +67,7 @@ class LayerStart:
     @property
     def layer(self) -> Layer | BlockLayer:
         """The layer."""
-        layer = self.model.layers[self.index]
-        assert isinstance(layer, Layer | BlockLayer)
-        return layer
+        return self.model.stack[self.index]
 
     @property
     def contract(self) -> Layer:
@@ -131,17 +129,17 @@ def projected_parts(layer: Layer, dropped: Tensor, raw: Tensor) -> tuple[Tensor 
     """`(projection [n, C], source key, self part, destination key, skip's part)`, each a tensor or None."""
     projected = layer.project(dropped)
     source_key = key = None
-    if layer.kind == "projected":
+    if layer.traits.kind == "projected":
         keys = layer.keys_of_projected(projected) or layer.keys(dropped)
         assert keys is not None, "a layer with projected weights has keys"
         source_key, key = keys
-    self_ = None if layer.self_is_neighbour else layer.project_self(dropped)
+    self_ = None if layer.traits.self_is_neighbour else layer.project_self(dropped)
     return projected, source_key, self_, key, layer.residual_part(raw)
 
 
 def ends_with_own_rows(layer: Layer | BlockLayer, *, projects: bool) -> bool:
     """Whether the end of `layer`, run from sums, also needs the destinations' rows."""
-    return not projects or (isinstance(layer, Layer) and layer.self_is_neighbour)
+    return not projects or (isinstance(layer, Layer) and layer.traits.self_is_neighbour)
 
 
 def projects_rows(layer: Layer | BlockLayer, index: int, rows: ReadRows, num_edges: int, num_vertices: int) -> bool:
@@ -152,7 +150,7 @@ def projects_rows(layer: Layer | BlockLayer, index: int, rows: ReadRows, num_edg
     """
     if rows != "cheapest" or not isinstance(layer, Layer):
         return rows == "projected"
-    if layer.kind == "projected":
+    if layer.traits.kind == "projected":
         return True
     raw = num_edges * layer.in_dim * (2 if index else 1)
     return 2 * num_edges * layer.width + (0 if index else 2 * num_vertices * layer.in_dim) < raw

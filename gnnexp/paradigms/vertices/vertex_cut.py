@@ -78,8 +78,8 @@ class VertexCutTrainer(WholeGraphTrainer):
         ids = self._block.src_ids[: h.shape[0]]
         dropped = model.drop_input(index, ids, h, key)
         projected = layer.project(dropped)
-        own = projected[:count] if layer.self_is_neighbour else layer.project_self(_first(dropped, count))
-        if layer.kind == "projected":
+        own = projected[:count] if layer.traits.self_is_neighbour else layer.project_self(_first(dropped, count))
+        if layer.traits.kind == "projected":
             aggregated, mass = self._attended(index, layer, projected, dropped, key)
         else:
             rows = self._gather(index, projected, key.epoch)
@@ -106,7 +106,7 @@ class VertexCutTrainer(WholeGraphTrainer):
         peak = reduce_max_home(backend.edge_max(block, score), self.destinations, job.comm, "activations")
         weight, mass = layer.edge_weight(block, score, peak)
         weight = with_factors(layer, block, weight)
-        drop = job.model.drop(Purpose.ATTENTION_DROPOUT, index, layer.weight_dropout, key)
+        drop = job.model.drop(Purpose.ATTENTION_DROPOUT, index, layer.traits.weight_dropout, key)
         summed = layer.aggregate_projected(block, x, layer.drop_weights(block, weight, drop))
         if mass is None:
             return self._reduce(index, summed, key.epoch), None

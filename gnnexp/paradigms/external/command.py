@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from gnnexp.components.facts import GraphFacts
 from gnnexp.components.signature import unknown
@@ -13,17 +13,15 @@ from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import Drawn, Plan, Sizes
 from gnnexp.files.regular import is_file, is_folder
-from gnnexp.job import Job
-from gnnexp.paradigms.base import Paradigm
+from gnnexp.paradigms.base import Method
 from gnnexp.paradigms.external.files import files_of, program
-from gnnexp.paradigms.trainer import Trainer
 
 # Groups that a command may obey. The data is handed on, so every command uses it.
 GROUPS = ("feature_store", "model", "optimizer", "partitioner", "sampler", "scheduler", "seed", "task", "train")
 
 
 @dataclass(frozen=True)
-class External(Paradigm):
+class Command(Method):
     """A command of the user trains. gnnexp prepares the data, starts and watches the command, and records its reports.
 
     Attributes:
@@ -40,6 +38,7 @@ class External(Paradigm):
     """
 
     takes_vertex_cut = True
+    is_command = True
 
     command: tuple[str | int | float, ...] = ()
     processes: Literal["rank", "run"] = "rank"
@@ -123,14 +122,6 @@ class External(Paradigm):
             Drawn(0, 0, 0, 0),
             approximates=self.approximates,
         )
-
-    def trainer(self, job: Job) -> Trainer[Any]:
-        """An external system has no trainer: `gnnexp.training.external` follows its command.
-
-        Raises:
-            NotImplementedError: always.
-        """
-        raise NotImplementedError("an external command trains, not gnnexp")
 
     def own_files(self) -> list[Path]:
         """The files of the command (`files_of`)."""
