@@ -194,7 +194,7 @@ def dying(self, *arguments, **more):
         os.kill(os.getpid(), signal.SIGKILL)
     return real(self, *arguments, **more)
 setattr(Path, name, dying)
-importing.unpack(Path(sys.argv[1]))
+importing.unpack_records(Path(sys.argv[1]))
 """
 
 
@@ -392,11 +392,11 @@ _IMPORT = """
 import resource, sys
 from pathlib import Path
 from gnnexp.errors import DataError
-from gnnexp.record.importing import unpack
+from gnnexp.record.importing import unpack_records
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for file in sys.argv[1:]:
     try:
-        unpack(Path(file), Path("there"))
+        unpack_records(Path(file), Path("there"))
     except DataError:
         print(file, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
