@@ -16,7 +16,7 @@ from gnnexp.config.folders import find_folders
 from gnnexp.errors import ConfigError, Problem
 
 
-def show(options: argparse.Namespace) -> Answer:
+def show_flags(options: argparse.Namespace) -> Answer:
     """Print what the flags of `gnnexp run` ask for. The answer to `--cfg --json` is the resolved configuration.
 
     Raises:

@@ -24,7 +24,7 @@ from gnnexp.reports.page.page import NamedTable, Page, PageFigure, RunLine, note
 from gnnexp.reports.table import TextTable, save_table
 from gnnexp.trackers.base import Tracker
 from gnnexp.trackers.delivery import ReportRecord, undelivered_reports
-from gnnexp.trackers.follow import follow
+from gnnexp.trackers.follow import start_delivery
 
 
 def tracker_node(
@@ -157,7 +157,7 @@ def _deliver(choice: ReportSubject, page: Page, files: Sequence[Path], console: 
     ).save(folder)
     if not undelivered_reports(folder, tracker.where()):
         return
-    reason = prepare_store(tracker, console) or follow(folder).finish(tracker.timeout_s)
+    reason = prepare_store(tracker, console) or start_delivery(folder).finish(tracker.timeout_s)
     away = marked("tracking is away", "yellow", f" ({reason}); deliver the report later with: gnnexp report --sync")
     console.print(away if reason else f"delivered to the dashboard as `sweep {choice.sweep}`", soft_wrap=True)
 

@@ -169,7 +169,7 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def remove_unfinished(path: Path) -> None:
+def remove_temporary(path: Path) -> None:
     """Remove temporary files of `path` that were left by processes killed in `write_bytes`.
 
     The caller makes sure that no process writes `path` now, for example by a lock.
@@ -324,7 +324,7 @@ def sign(handle: int, text: str) -> None:
 
 
 @contextmanager
-def locked(file: Path, timeout_s: float) -> Iterator[None]:
+def file_lock(file: Path, timeout_s: float) -> Iterator[None]:
     """Hold the lock `file`, which is made if it is missing; the system releases it when this process ends.
 
     Raises:

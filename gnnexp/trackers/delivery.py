@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.files.disk import locked, remove_unfinished
+from gnnexp.files.disk import file_lock, remove_temporary
 from gnnexp.record.attempts import BUSY
 from gnnexp.record.records import (
     JOB_FILE,
@@ -130,8 +130,8 @@ def delivering(folder: Path, timeout_s: float) -> Iterator[None]:
     Raises:
         TimeoutError: another process has not ended its delivery within `timeout_s`.
     """
-    with locked(folder / _LOCK_FILE, timeout_s):
-        remove_unfinished(folder / DELIVERY_FILE)
+    with file_lock(folder / _LOCK_FILE, timeout_s):
+        remove_temporary(folder / DELIVERY_FILE)
         yield
 
 

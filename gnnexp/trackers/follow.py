@@ -136,7 +136,7 @@ class Followers:
             self.idle = None
 
 
-def follow(run_dir: Path) -> Follower:
+def start_delivery(run_dir: Path) -> Follower:
     """Start to deliver `run_dir`, or the folder of a sweep's report, in the background."""
     run_dir = run_dir.resolve()
     with (subfolder(run_dir, "logs") / LOG).open("wb") as log:

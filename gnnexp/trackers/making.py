@@ -21,7 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from gnnexp.files.cache import cache_root
-from gnnexp.files.disk import held, locked, remove_abandoned, remove_unfinished, write_bytes
+from gnnexp.files.disk import file_lock, held, remove_abandoned, remove_temporary, write_bytes
 from gnnexp.trackers.base import TrackingError
 from gnnexp.trackers.delivery import forget
 from gnnexp.trackers.schema import Schema, StoreState, connect_database, examine, problem_of, revisions
@@ -84,7 +84,7 @@ def make_complete(file: Path, tell: Tell, folders: Sequence[Path] = (), patience
         raise FileNotFoundError(f"no folder {file.parent}")
     if _examine(file, patience_s).state is StoreState.COMPLETE:
         return
-    with locked(lock_of(file), _MAKING_S):
+    with file_lock(lock_of(file), _MAKING_S):
         schema = _examine(file, patience_s)  # another process may have made it meanwhile
         if schema.state is StoreState.ABSENT:
             _fill(file, _empty(file, tell))
@@ -107,7 +107,7 @@ def _fill(file: Path, content: bytes) -> None:
         aside = _free(file, "removed")
         for one in leftovers:
             one.rename(f"{aside}{one.name.removeprefix(file.name)}")
-    remove_unfinished(file)
+    remove_temporary(file)
     write_bytes(file, content)
 
 

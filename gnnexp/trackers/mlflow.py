@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from gnnexp.components.packages import is_installed, missing_package
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.check import LONGEST_S
-from gnnexp.files.disk import locked, one_line, refusal
+from gnnexp.files.disk import file_lock, one_line, refusal
 from gnnexp.measure.machine_load import PERIOD_S, sample
 from gnnexp.record.records import EPOCHS_FILE
 from gnnexp.trackers.base import AwayError, Tracker, TrackingError
@@ -315,7 +315,7 @@ class MlflowTracker(Tracker):
     def _alone(self) -> AbstractContextManager[None]:
         """A lock of a SQLite store, for what only one process may make: the experiment, and the run of a sweep."""
         file = sqlite_file(self.uri)
-        return nullcontext() if file is None else locked(lock_of(file), _ALONE_S)
+        return nullcontext() if file is None else file_lock(lock_of(file), _ALONE_S)
 
     def _check_schema(self) -> None:
         """Make sure that MLflow will migrate nothing: a process that can be ended at any time would do that."""

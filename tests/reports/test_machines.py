@@ -15,7 +15,7 @@ from gnnexp.provenance.machine import Node
 from gnnexp.record.runs import MACHINE, RecordedRun, read_run
 from gnnexp.reports import overview
 from gnnexp.reports.compare import comparison_of
-from gnnexp.reports.figures.draw import draw
+from gnnexp.reports.figures.draw import draw_figure
 from gnnexp.reports.figures.panels import Figure, panels_of_figure
 from gnnexp.reports.labels import label_runs
 from gnnexp.reports.queries import answer
@@ -61,7 +61,7 @@ def test_no_speed_up_is_drawn_between_them() -> None:
         made_on(figure_run("p3", 1.0), SMALL),
         made_on(figure_run("dgl", 100.0), LARGE),
     ]
-    table = draw(Figure("speedup", "matrix", ("time/epoch_s",), series=("system",)), runs, ()).table
+    table = draw_figure(Figure("speedup", "matrix", ("time/epoch_s",), series=("system",)), runs, ()).table
     assert len(table.rows) == 2 * 2 + 1
     assert all((SMALL.cpu in row[1]) == (SMALL.cpu in row[2]) for row in table.rows)
 

@@ -19,7 +19,7 @@ from gnnexp.errors import DataError
 from gnnexp.record.runs import RecordedRun, find_runs, read_run
 from gnnexp.reports.figures.drawing import BarPart, draw_stack, empty_figure, save_figure
 from gnnexp.reports.figures.panels import Figure, Panel
-from gnnexp.reports.figures.stacked import draw
+from gnnexp.reports.figures.stacked import draw_stacked
 from gnnexp.reports.metrics import interval_cell
 from gnnexp.reports.table import RunGroup, TextTable, group_runs, make_table, row_keys
 
@@ -197,7 +197,7 @@ def test_finding_runs(tmp_path: Path) -> None:
 
 
 def save_breakdown(groups: list[RunGroup], *files: Path) -> None:
-    canvas = draw(Figure("breakdown", "stacked"), [Panel("", {group.name: group for group in groups})]).canvas
+    canvas = draw_stacked(Figure("breakdown", "stacked"), [Panel("", {group.name: group for group in groups})]).canvas
     for file in files:
         save_figure(canvas, file)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.queries.answer import answers_of, draw, table_of
+from gnnexp.reports.queries.answer import answers_of, draw_answer, table_of
 from gnnexp.reports.queries.query import read_query
 from gnnexp.reports.table import TextTable
 
@@ -25,7 +25,7 @@ def data(name: str, figure: str, runs: Sequence[RecordedRun]) -> list[Mapping[st
 
 def figures(name: str, runs: Sequence[RecordedRun], folder: Path, title: str = "") -> list[Path]:
     query = read_query(name, "query")
-    return draw(query, answers_of(query, runs), folder, title)
+    return draw_answer(query, answers_of(query, runs), folder, title)
 
 
 def both_of(name: str) -> tuple[Callable[[Sequence[RecordedRun]], TextTable], Callable[..., list[Path]]]:

@@ -10,7 +10,7 @@ from gnnexp.datasets.formats.dgl import reader
 
 def read_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read without a process of its own."""
-    monkeypatch.setattr(reader, "run", _answered)
+    monkeypatch.setattr(reader, "run_reader", _answered)
 
 
 def _answered(folder: Path) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,7 @@ from run_folder import metrics_of, write_epochs, write_job, write_result
 
 from gnnexp.trackers.base import TrackingError
 from gnnexp.trackers.delivery import DELIVERY_FILE, ReportRecord, undelivered_reports
-from gnnexp.trackers.follow import follow
+from gnnexp.trackers.follow import start_delivery
 from gnnexp.trackers.mlflow import MlflowTracker
 from gnnexp.trackers.view import VIEW_KEY
 
@@ -174,7 +174,7 @@ def test_a_report_is_one_run_however_often_it_is_made(
     folder = tmp_path / "reports" / "mine"
     write_report(folder, store, status="failed")
     assert undelivered_reports(tmp_path, store) == [folder]
-    assert follow(folder).finish(200) is None, "by the process that delivers runs"
+    assert start_delivery(folder).finish(200) is None, "by the process that delivers runs"
     assert undelivered_reports(tmp_path, store) == []
     (run,) = search("tags.gnnexp.sweep = 'mine'")
     assert run.info.status == "FAILED" and run.info.run_name == "sweep mine" and run.data.tags["kind"] == "sweep"
@@ -204,6 +204,6 @@ def test_a_store_that_is_away_gets_the_report_later(
     write_report(folder, away)
     with pytest.raises(TrackingError, match="no folder"):
         MlflowTracker(away).deliver_report(folder)
-    assert "no folder" in str(follow(folder).finish(200))
+    assert "no folder" in str(start_delivery(folder).finish(200))
     assert undelivered_reports(tmp_path, store) == [folder], "whatever another store has"
     assert not search("tags.kind = 'sweep'")

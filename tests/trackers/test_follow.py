@@ -15,7 +15,7 @@ from unkillable import unkillable
 
 from gnnexp.errors import Refusal
 from gnnexp.trackers.base import Tracker, TrackingError
-from gnnexp.trackers.follow import Followers, deliver_until_closed, follow
+from gnnexp.trackers.follow import Followers, deliver_until_closed, start_delivery
 
 __all__ = ["unkillable"]
 
@@ -65,7 +65,7 @@ def test_a_store_that_is_away_is_asked_again_until_the_end(
 
 def test_the_delivering_process_ends_when_its_launcher_dies(tmp_path: Path) -> None:
     write_job(tmp_path)
-    follower = follow(tmp_path)
+    follower = start_delivery(tmp_path)
     assert follower.process.stdin is not None
     follower.process.stdin.close()  # what the system does for a process that is killed
     assert follower.process.wait(30) == 0
@@ -75,14 +75,14 @@ def test_the_process_delivers_or_says_why_not(tmp_path: Path) -> None:
     write_job(tmp_path)
     write_epochs(tmp_path, 1)
     write_result(tmp_path)
-    assert follow(tmp_path).finish(60) is None
+    assert start_delivery(tmp_path).finish(60) is None
     job = json.loads((tmp_path / "job.json").read_text())
     job["config"]["tracker"] = {
         "_target_": "gnnexp.trackers.mlflow.MlflowTracker",
         "uri": "sqlite:////no/folder/mlflow.db",
     }
     (tmp_path / "job.json").write_text(json.dumps(job))
-    assert "no folder" in str(follow(tmp_path).finish(60))
+    assert "no folder" in str(start_delivery(tmp_path).finish(60))
 
 
 def test_one_process_delivers_one_run_after_another(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_store_that_never_answers_does_not_hold_up_the_end(tmp_path: Path) -> 
         uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
         job["config"]["tracker"] = {"_target_": "gnnexp.trackers.mlflow.MlflowTracker", "uri": uri}
         (tmp_path / "job.json").write_text(json.dumps(job))
-        follower = follow(tmp_path)
+        follower = start_delivery(tmp_path)
         assert "did not answer" in str(follower.finish(3.0))
     assert follower.process.poll() is not None
 
@@ -134,7 +134,7 @@ def test_a_process_that_not_even_sigkill_ends_does_not_hold_it_up(
     tmp_path: Path, unkillable: list[subprocess.Popen[Any]]
 ) -> None:
     write_job(tmp_path)
-    follower = follow(tmp_path)
+    follower = start_delivery(tmp_path)
     follower.process.send_signal(signal.SIGSTOP)
     assert "did not answer" in str(follower.finish(0.2))
     assert unkillable == [follower.process]

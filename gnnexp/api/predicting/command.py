@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnexp.api.predicting.graphs import Target, target_of
+from gnnexp.api.predicting.graphs import Target, target_graph
 from gnnexp.api.predicting.links import check_pairs, scored
 from gnnexp.api.predicting.vertices import embedded, metrics_of_all, predicted
 from gnnexp.api.trained import TrainedModel, load_for_other_data
@@ -46,7 +46,7 @@ def main(options: argparse.Namespace) -> Answer:
             f"predict {shlex.quote(options.run)} dataset.path=PLACE",
             file=sys.stderr,
         )
-    target = target_of(model, options.overrides, trust=options.trust)
+    target = target_graph(model, options.overrides, trust=options.trust)
     scores: list[Scores] = []
     notes: list[str] = []
     count = write_table(out, _table(model, target, options, scores, notes))

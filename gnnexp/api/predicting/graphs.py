@@ -41,7 +41,7 @@ class Target:
     node_types: torch.Tensor | None = None
 
 
-def target_of(model: TrainedModel, overrides: Sequence[str] = (), *, trust: bool = False) -> Target:
+def target_graph(model: TrainedModel, overrides: Sequence[str] = (), *, trust: bool = False) -> Target:
     """The graph that overrides of the dataset's keys make of the dataset of a run; without any, the graph of the run.
 
     Features of another graph are made with the means, deviations and categories of the run's graph (`Dataset.like`).

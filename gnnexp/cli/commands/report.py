@@ -38,7 +38,7 @@ from gnnexp.reports.layout import ReportLayout, layout_of, read_layout
 from gnnexp.reports.metrics import unrecorded
 from gnnexp.reports.overview import ORDERS
 from gnnexp.reports.page.page import several_versions
-from gnnexp.reports.queries.answer import answers_of, draw, table_of
+from gnnexp.reports.queries.answer import answers_of, draw_answer, table_of
 from gnnexp.reports.queries.query import is_query, query_names, read_query
 from gnnexp.reports.sweep_runs import SweepRuns, sweeps_run
 from gnnexp.reports.table import TextTable, group_runs, make_columns, make_table, row_keys, save_table
@@ -55,13 +55,13 @@ def main(options: argparse.Namespace) -> Answer:
     console = make_console()
     names = [str(named_run(name)) for name in options.names]
     if options.sync:
-        return sync(console, [Path(name) for name in names] or [RUNS, REPORTS])
+        return _sync(console, [Path(name) for name in names] or [RUNS, REPORTS])
     formats = [suffix for suffix, wanted in (("md", options.markdown), ("csv", options.csv)) if wanted]
     out = Path(options.out) if options.out else None
     if out and (problems := check_folder("--out", out)):
         raise ConfigError(problems)
     if not names:
-        return tell(console, list_runs(options.sort), "runs", out, formats)
+        return tell(console, _list_runs(options.sort), "runs", out, formats)
     if options.sort:
         raise ConfigError(Problem("--sort", options.sort, "orders the list of all runs", "gnnexp report --sort date"))
     if names[0] == COMPARE:
@@ -74,7 +74,7 @@ def main(options: argparse.Namespace) -> Answer:
     return show(console, choice, out, formats)
 
 
-def list_runs(sort: str | None) -> TextTable:
+def _list_runs(sort: str | None) -> TextTable:
     """A table of all runs below `runs/` that have ended."""
     if sort is not None and sort not in ORDERS:
         raise ConfigError(unknown("--sort", sort, sort, ORDERS))
@@ -199,7 +199,7 @@ def show(
     if query:
         answers = answers_of(query, runs, f"{choice.name}: report.query")
         tables[query.name] = table_of(answers)
-        figures += draw(query, answers, folder, choice.name)
+        figures += draw_answer(query, answers, folder, choice.name)
     if choice.layout.compares:
         tables["table"] = _comparison(choice.layout, runs)
     keys = row_keys(runs, choice.layout.rows)
@@ -255,7 +255,7 @@ def _comparison(layout: ReportLayout, runs: Sequence[RecordedRun]) -> TextTable:
     return table
 
 
-def sync(console: Console, folders: Sequence[Path]) -> Answer:
+def _sync(console: Console, folders: Sequence[Path]) -> Answer:
     """Deliver all records that are not delivered, each once. The exit code is 1 if the store is unavailable.
 
     Raises:

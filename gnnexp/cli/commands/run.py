@@ -29,9 +29,9 @@ def main(options: argparse.Namespace) -> Answer:
             ]
         )
     if any(getattr(options, flag) for flag in ("cfg", "resolve", "package", "info", "shell_completion")):
-        from gnnexp.cli.hydra_flags import show
+        from gnnexp.cli.hydra_flags import show_flags
 
-        return show(options)
+        return show_flags(options)
     if options.multirun and options.print_script:
         raise ConfigError(Problem("--print-script", "with -m", "is for one run or a sweep", "gnnexp sweep NAME"))
     if options.multirun:

@@ -48,7 +48,7 @@ from gnnexp.reports import breakdown
 from gnnexp.reports.table import group_runs, make_table, row_keys
 from gnnexp.trackers.base import Tracker
 from gnnexp.trackers.delivery import read_delivery
-from gnnexp.trackers.follow import Follower, Followers, follow
+from gnnexp.trackers.follow import Follower, Followers, start_delivery
 from gnnexp.trackers.patience import Patience
 from gnnexp.training.checkpoint import Position, checkpoint_folders, remove_unfinished
 
@@ -120,7 +120,9 @@ def carry_out(
         ConfigError: another process works on this run.
     """
     with alone(run_dir):
-        follower = _followed(run_dir, experiment.tracker, console, follow if followers is None else followers.follow)
+        follower = _followed(
+            run_dir, experiment.tracker, console, start_delivery if followers is None else followers.follow
+        )
         printer = EpochPrinter(console, run_dir)
         printer.start()
         outcome = _launched(run_dir, experiment.hardware, console, launchers.of(experiment), printer)

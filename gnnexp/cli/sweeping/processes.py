@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from gnnexp.errors import ConfigError, DataError, Problem, RunError
-from gnnexp.files.disk import flock, locked, shortened, try_lock
+from gnnexp.files.disk import file_lock, flock, shortened, try_lock
 from gnnexp.files.pulse import process_table
 from gnnexp.files.regular import regular_handle
 from gnnexp.launchers.queue.answers import EndedJob
@@ -44,7 +44,7 @@ def at_work(sweep: str) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{shortened(sweep)}.{secrets.token_hex(_TOKEN_BYTES)}.process"
     this = Holder(platform.node(), os.getpid(), psutil.Process().create_time(), process_table())
-    with locked(file, _PATIENCE_S):
+    with file_lock(file, _PATIENCE_S):
         try:
             with suppress(OSError):  # if the disk is full, the sweep cannot be cancelled by its name
                 file.write_text(json.dumps(asdict(this)), encoding="utf-8")

@@ -28,7 +28,7 @@ from gnnexp.cli.sweeping.pace import Pace
 from gnnexp.cli.sweeping.processes import STATES, at_work
 from gnnexp.config.compose import ComposedConfig
 from gnnexp.errors import DataError, ProblemsError
-from gnnexp.files.disk import DiskError, in_words, locked, refusal, remove_unfinished, shortened, try_lock
+from gnnexp.files.disk import DiskError, file_lock, in_words, refusal, remove_temporary, shortened, try_lock
 from gnnexp.launchers.base import Launchers
 from gnnexp.launchers.queue.slurm_jobs import read_job_id
 from gnnexp.record.records import write_json
@@ -265,8 +265,8 @@ def save_states(sweep: Sweep, states: Sequence[CaseState]) -> None:
     locks.mkdir(parents=True, exist_ok=True)
     with ExitStack() as held:
         with suppress(TimeoutError):
-            held.enter_context(locked(locks / f"{shortened(sweep.name)}.states", _PATIENCE_S))
-            remove_unfinished(file)
+            held.enter_context(file_lock(locks / f"{shortened(sweep.name)}.states", _PATIENCE_S))
+            remove_temporary(file)
         write_json(file, state_content(sweep, states))
 
 

@@ -22,7 +22,7 @@ from gnnexp.cli.sweeping.queue import Executor
 from gnnexp.config.compose import composed_from_json
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.files.disk import DiskError, in_words, remove_unfinished
+from gnnexp.files.disk import DiskError, in_words, remove_temporary
 from gnnexp.files.pulse import Pulse, kill
 from gnnexp.launchers.base import Launchers
 from gnnexp.launchers.interrupts import noted
@@ -144,7 +144,7 @@ class _Child:
         """The state of the case after its process is over."""
         content, code = json.loads(self.file.read_text(encoding="utf-8")), self.process.returncode
         self.file.unlink()
-        remove_unfinished(self.file)
+        remove_temporary(self.file)
         if "status" in content:
             return CaseState(**content)
         if code in _ASKED:
@@ -189,7 +189,7 @@ class SideBySide(Executor):
         file = self._folder / f"{position:03d}-{case.state.key[:8]}.json"
         try:
             with in_words():
-                remove_unfinished(file)  # files of a sweep that was killed while it wrote
+                remove_temporary(file)  # files of a sweep that was killed while it wrote
                 write_json(file, asdict(case))
                 self.running[position] = _started(case, self._free[-1], file)
         except DiskError as error:

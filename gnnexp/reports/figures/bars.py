@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
+def draw_bars(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
     """Means over seeds with their interval. A series that failed shows its verdict in the place of its bars."""
     canvas, spaces = panel_figure(panels, [bars_width(panel.series) for panel in panels], 3.6, legend_width=2.6)
     rows = []

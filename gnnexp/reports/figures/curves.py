@@ -34,7 +34,7 @@ class CurvePoint:
     values: tuple[float, ...]
 
 
-def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
+def draw_curves(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
     """A line per series through the evaluated epochs; the interval over its runs is shaded."""
     names, by_time = series_names(panels), figure.by == "time"
     canvas, spaces = panel_figure(panels, [3.4] * len(panels), 3.6, legend_width=1.8)

@@ -12,16 +12,16 @@ from gnnexp.reports.figures.panels import Figure, Panel, panels_of_figure
 from gnnexp.reports.table import TextTable, save_table
 
 _DRAW: Mapping[str, Callable[[Figure, Sequence[Panel]], DrawnFigure]] = {
-    "stacked": stacked.draw,
-    "lines": lines.draw,
-    "curves": curves.draw,
-    "range": load_range.draw,
-    "bars": bars.draw,
-    "matrix": matrix.draw,
+    "stacked": stacked.draw_stacked,
+    "lines": lines.draw_lines,
+    "curves": curves.draw_curves,
+    "range": load_range.draw_load_range,
+    "bars": bars.draw_bars,
+    "matrix": matrix.draw_matrix,
 }
 
 
-def draw(figure: Figure, runs: Sequence[RecordedRun], rows: Sequence[str]) -> DrawnFigure:
+def draw_figure(figure: Figure, runs: Sequence[RecordedRun], rows: Sequence[str]) -> DrawnFigure:
     """Draw `figure` from the report's `runs`; `rows` are the config keys that name a row."""
     return _DRAW[figure.draw](figure, panels_of_figure(figure, runs, rows))
 
@@ -32,7 +32,7 @@ def draw_all(
     """Save each figure as png and svg, its data as csv, in `folder`. Return the files and the data by figure name."""
     files, data = [], {}
     for figure in figures:
-        drawn = draw(figure, runs, rows)
+        drawn = draw_figure(figure, runs, rows)
         data[figure.name] = drawn.table
         files += save({figure.name: drawn.canvas}, folder, f"{title}: {figure.name}")
         files += save_table(drawn.table, folder, figure.name, ("csv",))

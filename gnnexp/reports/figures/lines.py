@@ -36,7 +36,7 @@ class Point:
     count: int
 
 
-def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
+def draw_lines(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
     """A line per series, with a point for each value of `figure.x`; dotted: the ideal, from the line's first point."""
     metric, names = figure.y[0], series_names(panels)
     label, factor = axis_of(metric)

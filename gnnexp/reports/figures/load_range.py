@@ -26,7 +26,7 @@ class Load(NamedTuple):
     most: float
 
 
-def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
+def draw_load_range(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
     """A bar per series, with the ratio of most to mean above it."""
     metric, names = figure.y[0], series_names(panels)
     label, factor = axis_of(metric)

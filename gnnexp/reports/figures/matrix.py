@@ -22,7 +22,7 @@ _LEAST_SPAN = 1.25
 _DARK = 0.6
 
 
-def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
+def draw_matrix(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
     """Ratios of means over seeds: the column's metric divided by the row's."""
     metric = figure.y[0]
     sizes = [max(2.0, 0.75 * len(panel.series)) for panel in panels]

@@ -37,7 +37,7 @@ _WALL = "time/epoch_s_mean"
 _UNTOLD = " –: not recorded; it is a part of another phase (DDP waits and reduces inside of backward)."
 
 
-def draw(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
+def draw_stacked(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
     """Stacked S / N / L / FB / D / sync / update / wait bars, one per series, with a line at the epoch's wall time.
 
     Bars are means over the ranks. Phases exclude each other, so the means add up to the wall time. (The table shows the

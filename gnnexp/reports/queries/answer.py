@@ -144,7 +144,7 @@ def table_of(answers: Sequence[QueryAnswer]) -> TextTable:
     return answers[0].table if len(answers) == 1 else stack({one.machine: one.table for one in answers}, MACHINE)
 
 
-def draw(query: Query, answers: Sequence[QueryAnswer], folder: Path, title: str) -> list[Path]:
+def draw_answer(query: Query, answers: Sequence[QueryAnswer], folder: Path, title: str) -> list[Path]:
     """Save the figures that have data, and return the files. Each kind of machine has its own folder."""
     files = []
     for number, one in enumerate(answers, 1):

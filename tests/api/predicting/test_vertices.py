@@ -15,7 +15,7 @@ from untrained import untrained
 
 from gnnexp.api.predicting import vertices
 from gnnexp.api.predicting.command import write_table
-from gnnexp.api.predicting.graphs import target_of
+from gnnexp.api.predicting.graphs import target_graph
 from gnnexp.api.predicting.vertices import embedded, predicted
 from gnnexp.api.trained import TrainedModel
 from gnnexp.datasets.reading.names import GraphNames, ids_file
@@ -56,7 +56,7 @@ def test_classes_and_probabilities_have_the_names_of_the_user(dtype: str, suffix
     named(tmp_path / "names", {"person": 20, "word": 40}, ["gut", "schlecht", "ü,", '"q"'])
     model = untrained(nasty_graph(), tmp_path / "names", *SMALL, f"train.dtype={dtype}")
     out = tmp_path / f"table{suffix}"
-    assert write_table(out, predicted(model, target_of(model), probabilities=True)) == 60
+    assert write_table(out, predicted(model, target_graph(model), probabilities=True)) == 60
     if suffix == ".csv":
         with out.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
@@ -74,7 +74,7 @@ def test_classes_and_probabilities_have_the_names_of_the_user(dtype: str, suffix
 
 def test_several_labels_have_a_probability_each(tmp_path: Path) -> None:
     model = untrained(multilabel(), tmp_path, *SMALL)
-    table = table_of(list(predicted(model, target_of(model), probabilities=False)))
+    table = table_of(list(predicted(model, target_graph(model), probabilities=False)))
     assert table.column_names == ["id", "p_0", "p_1", "p_2"]
     assert table["id"].to_pylist() == list(range(60))
     assert table["p_1"].to_pylist() == torch.sigmoid(model().double())[:, 1].tolist()
@@ -102,10 +102,10 @@ def test_embeddings_are_the_rows_that_the_last_layer_reads(overrides: tuple[str,
     model = untrained(nasty_graph(), tmp_path, *SMALL, *overrides)
     rows = whole_embedding(model)
     assert rows.shape == (60, 12)
-    listed = table_of(list(embedded(model, target_of(model), lists=True)))
+    listed = table_of(list(embedded(model, target_graph(model), lists=True)))
     assert listed.schema.field("embedding").type == pa.list_(pa.float32(), 12)
     assert np.array_equal(np.stack(listed["embedding"].to_numpy()), rows.numpy())
-    flat = table_of(list(embedded(model, target_of(model), lists=False)))
+    flat = table_of(list(embedded(model, target_graph(model), lists=False)))
     assert flat.column_names == ["id", *(f"e_{number}" for number in range(12))]
     assert flat["e_7"].to_pylist() == rows[:, 7].tolist()
 
@@ -164,8 +164,8 @@ def test_outputs_stay_within_the_bound(embeddings: bool, tmp_path: Path, monkeyp
 def test_pieces_of_a_table_have_few_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     named(tmp_path / "names", {"person": 20, "word": 40}, [])
     model = untrained(nasty_graph(), tmp_path / "names", *SMALL)
-    whole = table_of(list(embedded(model, target_of(model), lists=False)))
+    whole = table_of(list(embedded(model, target_graph(model), lists=False)))
     monkeypatch.setattr(vertices, "_MOST_BYTES", 7 * 12 * 8)
-    pieces = list(embedded(model, target_of(model), lists=False))
+    pieces = list(embedded(model, target_graph(model), lists=False))
     assert max(piece.num_rows for piece in pieces) == 7 and len(pieces) == 3 + 6
     assert table_of(pieces).equals(whole)

@@ -99,7 +99,7 @@ def test_a_sweep_removes_what_a_killed_one_left_half_written(workplace: Path) ->
 def test_a_frozen_sweep_keeps_no_other_from_writing_its_state(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It holds the lock; then nothing is removed, because it may be writing."""
     from gnnexp.cli.sweeping import queue
-    from gnnexp.files.disk import locked
+    from gnnexp.files.disk import file_lock
 
     monkeypatch.setattr(queue, "_PATIENCE_S", 0.2)
     folder = workplace / "runs" / "sweeps"
@@ -107,7 +107,7 @@ def test_a_frozen_sweep_keeps_no_other_from_writing_its_state(workplace: Path, m
     left = folder / ".mine.json.4194305.tmp"
     left.write_text("half")
     sweep = Sweep("mine", "of this test", ())
-    with locked(folder / ".cases" / "mine.states", 1.0):
+    with file_lock(folder / ".cases" / "mine.states", 1.0):
         queue.save_states(sweep, [])
     assert json.loads((folder / "mine.json").read_text())["cases"] == [] and left.exists()
     queue.save_states(sweep, [])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from figure_runs import figure_run
 
-from gnnexp.reports.figures.draw import draw
+from gnnexp.reports.figures.draw import draw_figure
 from gnnexp.reports.figures.drawing import save
 from gnnexp.reports.figures.panels import Figure
 
@@ -20,13 +20,13 @@ RUNS = [
 
 
 def heights(figure: Figure) -> list[list[float]]:
-    (axes,) = draw(figure, RUNS, ()).canvas.axes
+    (axes,) = draw_figure(figure, RUNS, ()).canvas.axes
     return [[bar.get_height() for bar in container] for container in axes.containers]
 
 
 def test_a_purpose_without_traffic_is_a_counted_zero() -> None:
     assert heights(BARS)[0][:2] == [3.0, 0.0] and heights(BARS)[1][:2] == [1.0, 2.0], "MB"
-    drawn = draw(BARS, RUNS, ())
+    drawn = draw_figure(BARS, RUNS, ())
     assert [row[1:4] for row in drawn.table.rows] == [
         ("dgl", "comm/bytes_features", "3e+06"),
         ("dgl", "comm/bytes_gradients", "1e+06"),
@@ -36,14 +36,14 @@ def test_a_purpose_without_traffic_is_a_counted_zero() -> None:
 
 
 def test_stacked() -> None:
-    (axes,) = draw(replace(BARS, stacked=True), RUNS, ()).canvas.axes
+    (axes,) = draw_figure(replace(BARS, stacked=True), RUNS, ()).canvas.axes
     features, gradients = axes.containers
     assert [bar.get_y() for bar in gradients][:2] == [3.0, 0.0] and [bar.get_y() for bar in features][:2] == [0.0, 0.0]
     assert axes.get_ylabel() == "MB"
 
 
 def test_what_failed_or_was_not_recorded_is_said() -> None:
-    drawn = draw(replace(BARS, y=("work/a", "comm/bytes_gradients")), RUNS, ())
+    drawn = draw_figure(replace(BARS, y=("work/a", "comm/bytes_gradients")), RUNS, ())
     (axes,) = drawn.canvas.axes
     assert [text.get_text() for text in axes.texts] == ["OOM"]
     assert "Not recorded, not drawn: work/a of all." in drawn.table.caption
@@ -53,6 +53,8 @@ def test_what_failed_or_was_not_recorded_is_said() -> None:
 
 
 def test_the_same_figure_is_the_same_file(tmp_path: Path) -> None:
-    files = [file for name in "ab" for file in save({"bars": draw(BARS, RUNS, ()).canvas}, tmp_path / name, "title")]
+    files = [
+        file for name in "ab" for file in save({"bars": draw_figure(BARS, RUNS, ()).canvas}, tmp_path / name, "title")
+    ]
     png, svg, other_png, other_svg = (file.read_bytes() for file in files)
     assert png == other_png and svg == other_svg and svg.startswith(b"<?xml")

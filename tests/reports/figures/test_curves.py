@@ -10,7 +10,7 @@ import pytest
 
 from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.figures.curves import curve_points, metric_of
-from gnnexp.reports.figures.draw import draw, usual_figures
+from gnnexp.reports.figures.draw import draw_figure, usual_figures
 from gnnexp.reports.figures.panels import Figure
 from gnnexp.reports.table import group_runs
 
@@ -53,7 +53,7 @@ def test_curves_are_over_seeds_and_only_evaluated_epochs() -> None:
     ("by", "label", "ends"), [("epoch", "epoch", [3.0, 3.0]), ("time", "training time, seconds", [9.0, 6.0])]
 )
 def test_a_panel_per_dataset_and_a_line_per_system(by: str, label: str, ends: list[float]) -> None:
-    drawn = draw(Figure("accuracy", "curves", series=("system",), panels=("dataset",), by=by), both(), KEYS)
+    drawn = draw_figure(Figure("accuracy", "curves", series=("system",), panels=("dataset",), by=by), both(), KEYS)
     cora, citeseer = drawn.canvas.axes
     assert (cora.get_title(), citeseer.get_title(), cora.get_xlabel()) == ("cora", "citeseer", label)
     assert [line.get_label() for line in cora.get_lines()] == ["a", "b"] and len(citeseer.get_lines()) == 1
@@ -69,7 +69,7 @@ def test_what_was_never_evaluated_or_timed_is_named() -> None:
     bare = RecordedRun(Path("run"), {"dataset": {"name": "cora"}, "system": "c"}, {}, [{}, {}], {}, "finished")
     untimed = replace(bare, config={**bare.config, "system": "d"}, epochs=[{"acc/test": 0.1}] * 2)
     figure = Figure("accuracy", "curves", ("acc/test",), series=("system",), panels=("dataset",), by="time")
-    drawn = draw(figure, [*both(), bare, untimed], KEYS)
+    drawn = draw_figure(figure, [*both(), bare, untimed], KEYS)
     assert "Not recorded, not drawn: c on cora, d on cora." in drawn.table.caption
     assert len(drawn.canvas.axes[0].get_lines()) == 2
 

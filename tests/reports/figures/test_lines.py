@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from figure_runs import figure_run
 
-from gnnexp.reports.figures.draw import draw
+from gnnexp.reports.figures.draw import draw_figure
 from gnnexp.reports.figures.lines import points_of_line
 from gnnexp.reports.figures.panels import Figure
 from gnnexp.reports.table import group_runs
@@ -35,7 +35,7 @@ def test_the_figure() -> None:
         figure_run("p3", 5.0, 4),
         figure_run("p3", kind="out of memory", workers=1),
     ]
-    drawn = draw(SCALING, runs, ("system",))
+    drawn = draw_figure(SCALING, runs, ("system",))
     (axes,) = drawn.canvas.axes
     assert axes.get_xlabel() == "hardware.workers" and axes.get_ylabel() == "epoch, seconds"
     assert (axes.get_xscale(), axes.get_yscale(), axes.get_title()) == ("log", "log", "cora")
@@ -59,20 +59,20 @@ def test_the_figure() -> None:
 
 def test_a_wide_interval_does_not_flatten_the_lines() -> None:
     runs = [figure_run("dgl", 1.0), figure_run("dgl", 2.0, seed=1), figure_run("dgl", 1.0, 2)]
-    (axes,) = draw(replace(SCALING, log=(), ideal=False), runs, ()).canvas.axes
+    (axes,) = draw_figure(replace(SCALING, log=(), ideal=False), runs, ()).canvas.axes
     assert axes.get_ylim() == (0.0, 4.5), "three times the largest mean, not 1.5 + 6.4"
 
 
 def test_what_is_no_number_or_not_recorded_is_named() -> None:
     runs = [figure_run("dgl", 1.0), figure_run("bare", metrics={"work/a": 1.0})]
-    drawn = draw(replace(SCALING, x="system", series=()), runs, ())
+    drawn = draw_figure(replace(SCALING, x="system", series=()), runs, ())
     assert not drawn.table.rows and "No point:" in drawn.table.caption and "system=dgl" in drawn.table.caption
-    drawn = draw(replace(SCALING, panels=()), runs, ())
+    drawn = draw_figure(replace(SCALING, panels=()), runs, ())
     assert "Not recorded, not drawn: time/epoch_s of bare." in drawn.table.caption and len(drawn.table.rows) == 1
 
 
 def test_runs_that_differ_in_more_than_the_figure_tells_are_not_passed_off_as_seeds() -> None:
     runs = [figure_run("dgl", 1.0), figure_run("dgl", 3.0, dataset="pubmed")]
-    drawn = draw(replace(SCALING, panels=()), runs, ())
+    drawn = draw_figure(replace(SCALING, panels=()), runs, ())
     assert "Runs that differ in dataset.name are averaged together." in drawn.table.caption
-    assert "averaged together" not in draw(SCALING, runs, ()).table.caption
+    assert "averaged together" not in draw_figure(SCALING, runs, ()).table.caption

@@ -9,7 +9,7 @@ import pytest
 from figure_runs import figure_run
 
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.figures.draw import draw
+from gnnexp.reports.figures.draw import draw_figure
 from gnnexp.reports.figures.load_range import load_of, rank_value
 from gnnexp.reports.figures.panels import Figure
 from gnnexp.reports.table import group_runs
@@ -77,7 +77,7 @@ def test_the_first_epoch_those_of_other_ranks_and_half_ones_are_left_out(tmp_pat
 def test_the_figure(tmp_path: Path) -> None:
     uneven = recorded_run(tmp_path / "a", "dgl", *[[rank_record(10, 1.0), rank_record(30, 1.0)]] * 2)
     even = recorded_run(tmp_path / "b", "neutrontp", *[[rank_record(20, 1.0)] * 2] * 2)
-    drawn = draw(
+    drawn = draw_figure(
         Figure("loads", "range", ("work/edges_computed",), series=("system",)),
         [uneven, even, figure_run("gone", 1.0, path=tmp_path / "nowhere")],
         (),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from figure_runs import figure_run
 
-from gnnexp.reports.figures.draw import draw
+from gnnexp.reports.figures.draw import draw_figure
 from gnnexp.reports.figures.panels import Figure
 
 
@@ -17,7 +17,7 @@ def test_ratios_by_hand() -> None:
         figure_run("dgl", 1.0, dataset="pubmed"),
     ]
     figure = Figure("speedup", "matrix", ("time/epoch_s",), series=("system",), panels=("dataset",))
-    drawn = draw(figure, runs, ())
+    drawn = draw_figure(figure, runs, ())
     cora, pubmed = drawn.canvas.axes
     assert [text.get_text() for text in cora.texts] == ["1.00", "0.50", "OOM", "2.00", "1.00", "OOM", *["OOM"] * 3]
     assert [text.get_text() for text in pubmed.texts] == ["1.00"]

@@ -95,7 +95,7 @@ def read_files(jobs: Sequence[ReadRequest]) -> list[Any]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         (folder / _REQUEST).write_text(json.dumps([[str(request.path.absolute()), request.graph] for request in jobs]))
-        done = run(folder)
+        done = run_reader(folder)
         answers = [_answer(folder, number) for number in range(len(jobs))]
         if done.returncode != 0:
             number = next((place for place, file in enumerate(answers) if not file.is_file()), 0)
@@ -103,7 +103,7 @@ def read_files(jobs: Sequence[ReadRequest]) -> list[Any]:
         return [_read_back(folder, json.loads(file.read_text("utf-8"))) for file in answers]
 
 
-def run(folder: Path) -> subprocess.CompletedProcess[str]:
+def run_reader(folder: Path) -> subprocess.CompletedProcess[str]:
     """Run the process that reads, in the folder of its request."""
     command = [sys.executable, "-m", "gnnexp.datasets.formats.dgl.reader", str(folder)]
     return subprocess.run(

@@ -290,7 +290,7 @@ def test_an_end_by_a_signal_is_an_error(tmp_path: Path, monkeypatch: pytest.Monk
     """As it may be with damaged files: nothing of that is ours."""
     dgl.save_graphs(str(tmp_path / "g.bin"), [small()])
     ended = subprocess.CompletedProcess([], -signal.SIGABRT, "", "")
-    monkeypatch.setattr("gnnexp.datasets.formats.dgl.reader.run", lambda folder: ended)
+    monkeypatch.setattr("gnnexp.datasets.formats.dgl.reader.run_reader", lambda folder: ended)
     with pytest.raises(DataError, match="signal 6': DGL cannot read this file"):
         load(tmp_path / "g.bin")
 
