@@ -34,6 +34,7 @@ def interpreted(*words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow  # `make test-emulated-gpu` compares the same kernels
 @pytest.mark.interpreter
 def test_interpreted_kernels_have_the_results_of_numba() -> None:
     assert " passed" in interpreted("tests/kernels/cuda")

@@ -79,6 +79,7 @@ def test_damaged_and_cut(tmp_path: Path, good: dict[str, Any]) -> None:
         refused(file, "must be a whole file of `gnnexp export`")
 
 
+@pytest.mark.slow
 def test_a_file_takes_little_memory_whatever_it_claims(tmp_path: Path) -> None:
     """Less than 100 kB that unpack to 384 MiB, twice in memory: the process that reads has no room for it."""
     file = tmp_path / "x.parquet"

@@ -1,6 +1,7 @@
-"""Lines of code, without docstrings, comments and blank lines: `python benchmarks/code_lines.py [--at COMMIT]`.
+"""Tokens of code, without comments, docstrings and layout: `python benchmarks/code_size.py [--at COMMIT]`.
 
-A line counts if a token of the program is on it. By room, with its files and its longest file, and in all.
+Lines are no measure across a formatter. A token is a name, a number, a text or an operator of the program. Figures are
+by room, in all, and of the training core, which is what a rank trains with.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
-_NO_CODE = {
+_LAYOUT = {
     tokenize.COMMENT,
     tokenize.NL,
     tokenize.NEWLINE,
@@ -24,15 +25,21 @@ _NO_CODE = {
     tokenize.ENCODING,
     tokenize.ENDMARKER,
 }
+# The formatter adds and removes these without a change of the program.
+_PUNCTUATION = {"(", ")", ","}
+CORE = (
+    *("graph", "kernels", "ops", "comm", "tiers", "placement", "samplers", "feature_stores", "models", "tasks"),
+    *("paradigms", "training", "experiment", "components", "measure", "partitioners"),
+)
 
 
-def code_lines(text: str) -> int:
-    """How many lines of a program have code."""
-    lines: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in _NO_CODE:
-            lines.update(range(token.start[0], token.end[0] + 1))
-    return len(lines - set(_docstring_lines(ast.parse(text))))
+def code_tokens(text: str) -> int:
+    """How many tokens of a program are code."""
+    documented = set(_docstring_lines(ast.parse(text)))
+    return sum(
+        token.type not in _LAYOUT and token.string not in _PUNCTUATION and token.start[0] not in documented
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+    )
 
 
 def _docstring_lines(tree: ast.Module) -> Iterator[int]:
@@ -65,11 +72,14 @@ def main() -> None:
     chosen = parser.parse_args()
     rooms: dict[str, list[int]] = defaultdict(list)
     for name, text in programs(chosen.folder, chosen.at):
-        if count := code_lines(text):
+        if count := code_tokens(text):
             rooms[str(Path(name).parent)].append(count)
     for room, counts in sorted(rooms.items()):
-        print(f"{room:<36}{sum(counts):>7} lines{len(counts):>4} files, the longest {max(counts)}")
-    print(f"{chosen.folder:<36}{sum(map(sum, rooms.values())):>7} lines{sum(map(len, rooms.values())):>4} files")
+        print(f"{room:<36}{sum(counts):>8} tokens{len(counts):>4} files, the longest {max(counts)}")
+    total, files = sum(map(sum, rooms.values())), sum(map(len, rooms.values()))
+    core = sum(sum(counts) for room, counts in rooms.items() if room.split("/")[1:2] and room.split("/")[1] in CORE)
+    print(f"{chosen.folder:<36}{total:>8} tokens{files:>4} files in {len(rooms)} folders")
+    print(f"{'training core':<36}{core:>8} tokens")
 
 
 if __name__ == "__main__":
