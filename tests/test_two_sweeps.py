@@ -144,14 +144,14 @@ def test_a_begun_run_that_executed_other_code_is_left_alone(sweeps: Path) -> Non
 def test_a_rerun_runs_again_what_was_there_and_not_what_came_since(sweeps: Path) -> None:
     assert run_command(["sweep", "one.yaml", "seed=1"]) == run_command(["sweep", "one.yaml", "seed=0"]) == 0
     before = {run: (Path(run) / "result.json").read_bytes() for run in all_there()}
-    looking = ReuseRules(passed_over=all_there())
-    case = case_of("one.yaml", "seed=0", looking=looking)
+    reuse = ReuseRules(passed_over=all_there())
+    case = case_of("one.yaml", "seed=0", reuse=reuse)
     assert case.state.status == "waiting" and case.state.run_dir == ""
     assert look_again(case, ReuseRules()).status == "finished before"
     assert run_command(["sweep", "one.yaml", "seed=0", "--rerun"]) == 0
     (again,) = all_there() - set(before)
     assert {run: (Path(run) / "result.json").read_bytes() for run in before} == before, "cases of other calls too"
-    with turn_of(case, looking) as now:
+    with turn_of(case, reuse) as now:
         assert (now.status, now.run_dir) == ("finished before", again), "another rerun has made it since"
 
 
@@ -163,10 +163,10 @@ def test_runs_on_another_disk_are_found(sweeps: Path) -> None:
         assert run_command(["sweep", "one.yaml"]) == 0 and len(list((sweeps / "disk").iterdir())) == CASES
 
 
-def case_of(*arguments: str, looking: ReuseRules | None = None) -> QueuedCase:
+def case_of(*arguments: str, reuse: ReuseRules | None = None) -> QueuedCase:
     sweep = load_sweep(arguments[0], arguments[1:])
     (composed,) = compose_all(sweep, None)
-    (case,) = planned([QueuedCase(sweep.name, "gnnexp sweep", composed, CaseState("run"))], looking or ReuseRules())
+    (case,) = planned([QueuedCase(sweep.name, "gnnexp sweep", composed, CaseState("run"))], reuse or ReuseRules())
     return case
 
 

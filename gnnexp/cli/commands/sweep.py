@@ -15,7 +15,7 @@ from gnnexp.cli.output import Answer
 from gnnexp.cli.running.prepare import checked_config
 from gnnexp.cli.running.scripts import print_scripts
 from gnnexp.cli.sweeping.case import CaseState, QueuedCase
-from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish_sweep, looking_of
+from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish_sweep, reuse_rules_of
 from gnnexp.cli.sweeping.definition import Case, Sweep, load_sweep
 from gnnexp.cli.sweeping.known_runs import planned
 from gnnexp.cli.sweeping.queue import Queue
@@ -36,7 +36,7 @@ def main(options: argparse.Namespace) -> Answer:
     check_options(options)
     sweep = load_sweep(options.name, options.overrides, full=options.full)
     words = ["sweep", options.name, *options.overrides, *["--full"] * options.full]
-    queue = Queue(replace(sweep, command=command_of(options, words)), looking_of(options), make_console())
+    queue = Queue(replace(sweep, command=command_of(options, words)), reuse_rules_of(options), make_console())
     for note in sweep.notes:
         queue.console.print(note, soft_wrap=True)
     composed = compose_all(sweep, options.config_dir, options.config_name)
@@ -48,7 +48,7 @@ def main(options: argparse.Namespace) -> Answer:
         return print_scripts(
             [
                 (case.experiment, Path(case.state.run_dir or case.composed.run_dir))
-                for case in planned(cases, queue.looking)
+                for case in planned(cases, queue.reuse)
                 if case.state.status == "waiting"
             ]
         )

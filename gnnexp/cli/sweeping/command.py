@@ -52,7 +52,7 @@ def command_of(options: argparse.Namespace, words: Sequence[str]) -> str:
     return with_root(shlex.join(["gnnexp", *words, *source_words(options.config_dir, options.config_name)]))
 
 
-def looking_of(options: argparse.Namespace) -> ReuseRules:
+def reuse_rules_of(options: argparse.Namespace) -> ReuseRules:
     """Which existing runs count for the sweep."""
     return ReuseRules(
         options.accept_foreign,
@@ -76,7 +76,7 @@ def add_and_work(
         if isinstance(config, ComposedConfig)
     ]
     executor = _executor(queue, cases, options.jobs, launchers)
-    cases = planned(cases, queue.looking)
+    cases = planned(cases, queue.reuse)
     coming = iter(cases)
     for label, config in labelled:
         if isinstance(config, ProblemsError):
@@ -109,13 +109,13 @@ def _executor(queue: Queue, cases: Sequence[QueuedCase], jobs: int, launchers: L
         ConfigError: the machine is too small for this number of cases at a time.
     """
     experiments = [case.experiment for case in cases]
-    queue.looking = replace(queue.looking, node=this_node())
+    queue.reuse = replace(queue.reuse, node=this_node())
     if all(submits(experiment) for experiment in experiments):
         return ArrayExecutor(launchers, queue.console)
     if jobs == 1:
         return OneByOne(launchers, queue.console)
     slots = make_slots(jobs, experiments)
-    queue.looking = replace(queue.looking, node=slots[0].node)
+    queue.reuse = replace(queue.reuse, node=slots[0].node)
     return SideBySide(queue.sweep.name, slots)
 
 

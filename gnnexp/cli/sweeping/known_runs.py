@@ -96,17 +96,17 @@ class ExistingRun:
         return (self.launcher, self.launched_on) == (_launcher(experiment.config), here)
 
 
-def state_of(case: QueuedCase, runs: Sequence[ExistingRun], looking: ReuseRules) -> CaseState:
+def state_of(case: QueuedCase, runs: Sequence[ExistingRun], reuse: ReuseRules) -> CaseState:
     """The state of a case, with the run directory of the one of `runs` that it takes or continues, if there is one."""
     state = replace(case.state, status="waiting", run_dir="", reason="")
-    refused = [(run, why) for run in runs if (why := _of_other_code(run, looking))]
+    refused = [(run, why) for run in runs if (why := _of_other_code(run, reuse))]
     runs = [run for run in runs if run not in [other for other, _ in refused]]
-    mine = [run for run in runs if run.is_own(case.experiment, looking.node.kind)]
-    others = [run for run in runs if run not in mine] if looking.accept_foreign else []
+    mine = [run for run in runs if run.is_own(case.experiment, reuse.node.kind)]
+    others = [run for run in runs if run not in mine] if reuse.accept_foreign else []
     own = [*others, *mine]
     if own:
         taken = next((run for run in reversed(own) if run.finished), own[-1])
-        if taken.failed and looking.keep_failed:
+        if taken.failed and reuse.keep_failed:
             return replace(state, run_dir=str(taken.path), status="failed", reason=taken.failed)
         return replace(state, run_dir=str(taken.path), status="finished before" if taken.finished else "waiting")
     if runs:
@@ -116,18 +116,18 @@ def state_of(case: QueuedCase, runs: Sequence[ExistingRun], looking: ReuseRules)
     return replace(state, reason=refused[-1][1].reason) if refused else state
 
 
-def _of_other_code(run: ExistingRun, looking: ReuseRules) -> Refusal | None:
+def _of_other_code(run: ExistingRun, reuse: ReuseRules) -> Refusal | None:
     """Why the code of gnnexp that made a run keeps it from being taken."""
-    if run.release and not looking.changed_code:
+    if run.release and not reuse.changed_code:
         return Refusal(f"finished with {run.release} ({run.path}): --changed-code takes it")
-    if looking.same_code and (run.release or run.made_by):
+    if reuse.same_code and (run.release or run.made_by):
         return Refusal(
             f"made by other code of gnnexp, {run.made_by or run.release} ({run.path}): without --same-code it counts"
         )
     return None
 
 
-def planned(cases: Sequence[QueuedCase], looking: ReuseRules) -> list[QueuedCase]:
+def planned(cases: Sequence[QueuedCase], reuse: ReuseRules) -> list[QueuedCase]:
     """The cases with their keys and states, from runs that finished or were begun; each dataset's key is read once."""
     datasets: dict[str, str] = {}
     keyed = []
@@ -141,16 +141,14 @@ def planned(cases: Sequence[QueuedCase], looking: ReuseRules) -> list[QueuedCase
                 raise ConfigError(missing_module("dataset", target_of(dataset), error)) from error
         keyed.append(replace(case, state=CaseState(case.state.label, key_now(case, datasets[node]), datasets[node])))
     keys = {case.state.key for case in keyed}
-    known = known_runs(keys, looking)
-    older = older_runs(keys - known.keys(), cases, looking)
-    return [
-        _standing(case, [*older.get(case.state.key, ()), *known.get(case.state.key, ())], looking) for case in keyed
-    ]
+    known = known_runs(keys, reuse)
+    older = older_runs(keys - known.keys(), cases, reuse)
+    return [_standing(case, [*older.get(case.state.key, ()), *known.get(case.state.key, ())], reuse) for case in keyed]
 
 
-def _standing(case: QueuedCase, runs: Sequence[ExistingRun], looking: ReuseRules) -> QueuedCase:
+def _standing(case: QueuedCase, runs: Sequence[ExistingRun], reuse: ReuseRules) -> QueuedCase:
     """The case with its state, and with the other code that made its finished run."""
-    state = state_of(case, runs, looking)
+    state = state_of(case, runs, reuse)
     taken = next((run for run in runs if str(run.path) == state.run_dir and run.finished), None)
     return replace(case, state=state, made_by="" if taken is None else taken.made_by or taken.release)
 
@@ -166,22 +164,22 @@ def all_there(*folders: Path) -> frozenset[str]:
     return frozenset(str(run_dir) for folder in folders or (RUNS,) for run_dir in run_dirs(folder, JOB_FILE))
 
 
-def known_runs(keys: Collection[str], looking: ReuseRules) -> dict[str, list[ExistingRun]]:
+def known_runs(keys: Collection[str], reuse: ReuseRules) -> dict[str, list[ExistingRun]]:
     """Runs with one of these keys, the latest last; results of other runs are not read."""
     found: dict[str, list[ExistingRun]] = {}
-    for path, job in _jobs(looking, *(keys if len(keys) == 1 else ())):
+    for path, job in _jobs(reuse, *(keys if len(keys) == 1 else ())):
         key = recorded_key(job["provenance"])
         if key in keys and key and (known := _known(path, job, key)) is not None:
             found.setdefault(key, []).append(known)
     return found
 
 
-def older_runs(keys: Collection[str], cases: Sequence[QueuedCase], looking: ReuseRules) -> dict[str, list[ExistingRun]]:
+def older_runs(keys: Collection[str], cases: Sequence[QueuedCase], reuse: ReuseRules) -> dict[str, list[ExistingRun]]:
     """Finished runs of gnnexp 0.1 that would have one of these keys of `cases` today, the latest last."""
     by_key: dict[str, list[ExistingRun]] = {}
     datasets = {case.experiment.config.group("dataset").text(): case.experiment.dataset for case in cases}
     named = {target for case in cases for target in targets_of_results(case.composed.config)}
-    for path, job in _jobs(looking) if keys else ():
+    for path, job in _jobs(reuse) if keys else ():
         provenance = job["provenance"]
         if not is_of_other_version(provenance):
             continue
@@ -203,13 +201,13 @@ def older_runs(keys: Collection[str], cases: Sequence[QueuedCase], looking: Reus
     return by_key
 
 
-def _jobs(looking: ReuseRules, word: str = "") -> Iterator[tuple[Path, Mapping[str, Any]]]:
+def _jobs(reuse: ReuseRules, word: str = "") -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """Directory and `job.json` of the runs that count, the latest last; with `word`, only of those that contain it.
 
     A sweep looks for runs before each case. To parse every `job.json` would take longer than the case itself.
     """
     ages: list[tuple[float, str]] = []
-    for run_dir in all_there(*looking.folders) - looking.passed_over:
+    for run_dir in all_there(*reuse.folders) - reuse.passed_over:
         with suppress(OSError):  # renamed or removed in the meantime
             ages.append((Path(run_dir, JOB_FILE).stat().st_mtime, run_dir))
     for _, run_dir in sorted(ages):

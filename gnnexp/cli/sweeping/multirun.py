@@ -24,7 +24,7 @@ from gnnexp.cli.output import Answer
 from gnnexp.cli.running.folders import check_folder
 from gnnexp.cli.running.prepare import checked_config
 from gnnexp.cli.sweeping.case import CaseState
-from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish_sweep, looking_of
+from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish_sweep, reuse_rules_of
 from gnnexp.cli.sweeping.definition import Sweep, override_key
 from gnnexp.cli.sweeping.known_runs import all_there
 from gnnexp.cli.sweeping.queue import Queue
@@ -110,9 +110,9 @@ class Jobs:
         """
         (jobs, folder), queue, first = batch, self.queue, len(self.queue.states)
         folder.mkdir(parents=True, exist_ok=True)  # sweepers write their results there, even if all jobs are skipped
-        if not any(folder.is_relative_to(known) for known in queue.looking.folders):  # `hydra.sweep.dir` is free
-            over = queue.looking.passed_over | (all_there(folder) if self.options.rerun else frozenset())
-            queue.looking = replace(queue.looking, folders=(*queue.looking.folders, folder), passed_over=over)
+        if not any(folder.is_relative_to(known) for known in queue.reuse.folders):  # `hydra.sweep.dir` is free
+            over = queue.reuse.passed_over | (all_there(folder) if self.options.rerun else frozenset())
+            queue.reuse = replace(queue.reuse, folders=(*queue.reuse.folders, folder), passed_over=over)
         own = [[line for line in lines if override_key(line) not in self.fixed] for lines, _ in jobs]
         keys = dict.fromkeys(map(override_key, chain(queue.sweep.report.get("rows", ()), *own)))
         rows = [key for key in keys if key != "seed"]
@@ -153,7 +153,7 @@ def main(options: argparse.Namespace) -> Answer:
     check_options(options)
     folders = find_folders(options.config_dir, options.config_name)
     parsed = _check(options, folders)
-    queue = Queue(_sweep_of(parsed, options), looking_of(options), make_console())
+    queue = Queue(_sweep_of(parsed, options), reuse_rules_of(options), make_console())
     words = [*options.overrides, "hydra.output_subdir=null", "hydra/job_logging=none", "hydra/hydra_logging=none"]
     with Launchers() as launchers, tempfile.TemporaryDirectory() as nowhere:
         if options.dry_run:  # Hydra writes its configuration there

@@ -105,7 +105,7 @@ class Queue:
 
     Attributes:
         sweep: the sweep of the cases.
-        looking: which existing runs count.
+        reuse: which existing runs count.
         console: where progress is shown.
         states: states of all cases.
         composed: configurations by position. A case without one could not be composed, and has failed.
@@ -114,7 +114,7 @@ class Queue:
     """
 
     sweep: Sweep
-    looking: ReuseRules
+    reuse: ReuseRules
     console: Console
     states: list[CaseState] = field(default_factory=list)
     composed: dict[int, ComposedConfig] = field(default_factory=dict)
@@ -158,7 +158,7 @@ class Queue:
                 turn.close()
         for position in new:  # cases that ran elsewhere may have finished in the meantime
             if (state := self.states[position]).status == "running elsewhere":
-                now = look_again(self.case(position), self.looking)
+                now = look_again(self.case(position), self.reuse)
                 self.states[position] = now if now.status == "finished before" else replace(state, run_dir=now.run_dir)
         keep_states(self.sweep, self.states)
 
@@ -167,7 +167,7 @@ class Queue:
         turn = self._turns[position] = ExitStack()
         try:
             with in_words():
-                state = turn.enter_context(turn_of(self.case(position), self.looking))
+                state = turn.enter_context(turn_of(self.case(position), self.reuse))
         except DiskError as error:
             state = failed(self.case(position), error)
         if state.status == "waiting":
@@ -198,14 +198,14 @@ class Queue:
 
 
 @contextmanager
-def turn_of(case: QueuedCase, looking: ReuseRules) -> Iterator[CaseState]:
+def turn_of(case: QueuedCase, reuse: ReuseRules) -> Iterator[CaseState]:
     """The present state of a case. If it is `waiting`, no other process starts it inside of this context.
 
     A sweep plans at its beginning. Runs that other sweeps of this folder have made of the case since then count. If the
     code of a case was edited since then, it is not the planned case: one table would mix two codes.
     """
     with _locked(STATES / ".cases" / f"{case.state.key}.lock") as mine:
-        now = look_again(case, looking)
+        now = look_again(case, reuse)
         if now.status == "waiting" and not mine:
             now = replace(now, status="running elsewhere", reason="another sweep is running this case")
         elif now.status == "waiting" and not _as_planned(case):
@@ -219,9 +219,9 @@ def turn_of(case: QueuedCase, looking: ReuseRules) -> Iterator[CaseState]:
         yield now
 
 
-def look_again(case: QueuedCase, looking: ReuseRules) -> CaseState:
+def look_again(case: QueuedCase, reuse: ReuseRules) -> CaseState:
     """The state of a case by the files that exist now."""
-    return state_of(case, known_runs({case.state.key}, looking).get(case.state.key, []), looking)
+    return state_of(case, known_runs({case.state.key}, reuse).get(case.state.key, []), reuse)
 
 
 def _as_planned(case: QueuedCase) -> bool:

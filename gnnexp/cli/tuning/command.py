@@ -12,7 +12,7 @@ from gnnexp.cli.console import made_table, make_console
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.folders import check_new_file
 from gnnexp.cli.running.prepare import checked_config
-from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish_sweep, looking_of
+from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish_sweep, reuse_rules_of
 from gnnexp.cli.sweeping.definition import Case, Sweep, label_cases, last_of_each_key, load_sweep, override_key
 from gnnexp.cli.sweeping.queue import Queue, keep_states
 from gnnexp.cli.tuning.chooser import check_chooser, chooser, note_chooser
@@ -46,7 +46,7 @@ def main(options: argparse.Namespace) -> Answer:
     words = ["tune", options.name, *options.overrides, *([f"--trials={options.trials}"] if options.trials else [])]
     tuning, systems, report = _planned(sweep, options)
     sweep = replace(sweep, report=report, command=command_of(options, words))
-    queue = Queue(sweep, replace(looking_of(options), keep_failed=True), make_console())
+    queue = Queue(sweep, replace(reuse_rules_of(options), keep_failed=True), make_console())
     is_known = not options.rerun and check_chooser(sweep.name, tuning)
     if not options.dry_run:
         note_chooser(sweep.name, tuning)

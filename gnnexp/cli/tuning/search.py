@@ -87,11 +87,11 @@ class Search:
                 )
         return ProposedTrial(trial.number, values, trial)
 
-    def tell(self, asked: ProposedTrial, value: float | None, pruned: Sequence[float] = ()) -> None:
+    def tell(self, proposed: ProposedTrial, value: float | None, pruned: Sequence[float] = ()) -> None:
         """Note the value of a trial. None, for a trial that reached nothing, is worse than any value.
 
         Args:
-            asked: the trial.
+            proposed: the trial.
             value: its value; None if it has none.
             pruned: the best validation metric after each epoch of a pruned trial; NaN if there was none yet. A pruned
                 trial is worse than any value, and better than a trial that was pruned earlier.
@@ -100,11 +100,11 @@ class Search:
 
         for epoch, best in enumerate(pruned):
             if not math.isnan(best):
-                asked.trial.report(best, epoch)
+                proposed.trial.report(best, epoch)
         if value is None:
-            self._study.tell(asked.trial, state=TrialState.PRUNED)
+            self._study.tell(proposed.trial, state=TrialState.PRUNED)
         else:
-            self._study.tell(asked.trial, value)
+            self._study.tell(proposed.trial, value)
 
 
 def check_optuna() -> None:

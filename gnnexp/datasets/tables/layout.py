@@ -176,7 +176,7 @@ def vertex_tables(folder: Path, nodes: str | Mapping[str, str] | None) -> dict[s
     return {kind: files for kind, files in files_of.items() if files is not None}
 
 
-def edge_tables(folder: Path, edges: EdgeEntries, asked: ColumnOptions) -> list[EdgeTable]:
+def edge_tables(folder: Path, edges: EdgeEntries, options: ColumnOptions) -> list[EdgeTable]:
     """The files of `dataset.edges`, in order.
 
     Raises:
@@ -195,11 +195,11 @@ def edge_tables(folder: Path, edges: EdgeEntries, asked: ColumnOptions) -> list[
                     name,
                     files,
                     (entry.get("from") or VERTEX, entry.get("to") or VERTEX),
-                    entry.get("source") or asked.source,
-                    entry.get("destination") or asked.destination,
-                    entry.get("weight", asked.weight),
-                    entry.get("relation", asked.relation),
-                    (entry.get("time") or asked.time) if asked.links_by_time else None,
+                    entry.get("source") or options.source,
+                    entry.get("destination") or options.destination,
+                    entry.get("weight", options.weight),
+                    entry.get("relation", options.relation),
+                    (entry.get("time") or options.time) if options.links_by_time else None,
                 )
             )
     findings.raise_all()
@@ -231,7 +231,11 @@ def check_tables(nodes: str | Mapping[str, str] | None, edges: EdgeEntries) -> l
 
 
 def find_layout(
-    reader: Engine, vertices: Mapping[str, TableFiles], edges: Sequence[EdgeTable], form: TextForm, asked: ColumnOptions
+    reader: Engine,
+    vertices: Mapping[str, TableFiles],
+    edges: Sequence[EdgeTable],
+    form: TextForm,
+    options: ColumnOptions,
 ) -> TableLayout:
     """What each column means.
 
@@ -246,7 +250,7 @@ def find_layout(
             if is_only_header(reader, read_table, kinds):
                 return reader.table(files, replace(form, header=True))
             check_first_line(read_table, kinds)
-        forced = [name for name in asked.as_text if name in read_table.types]
+        forced = [name for name in options.as_text if name in read_table.types]
         return reader.table(files, form, as_text=forced) if forced else read_table
 
     def of_edges(entry: EdgeTable) -> EdgeColumns:
@@ -283,14 +287,14 @@ def find_layout(
     tables = {kind: findings.attempt(table, files, kind) for kind, files in vertices.items()}
     read_tables = {kind: part for kind, part in tables.items() if part is not None}
     if len(read_tables) == len(vertices):
-        findings.problems += _named_nowhere(read_tables, asked)
-    nodes = {kind: findings.attempt(_vertex_columns, reader, part, kind, asked) for kind, part in read_tables.items()}
+        findings.problems += _named_nowhere(read_tables, options)
+    nodes = {kind: findings.attempt(_vertex_columns, reader, part, kind, options) for kind, part in read_tables.items()}
     links = [findings.attempt(of_edges, entry) for entry in edges]
     findings.raise_all()
     known = {kind: part for kind, part in nodes.items() if part is not None}
     read = [part for part in links if part is not None]
     types = dict.fromkeys([*known, *(kind for part in read for kind in part.types)])
-    layout = TableLayout(_with_one_target(known, asked), read, list(types), frozenset())
+    layout = TableLayout(_with_one_target(known, options), read, list(types), frozenset())
     texts = {kind for table, name, kind in layout.ids() if not findings.attempt(are_integers, reader, table, name)}
     findings.raise_all()
     return replace(layout, texts=frozenset(texts))
@@ -346,13 +350,13 @@ def _relation_column(table: SqlTable, asked: str | None, taken: Sequence[str]) -
     )
 
 
-def _named_nowhere(tables: Mapping[str, SqlTable], asked: ColumnOptions) -> list[Problem]:
+def _named_nowhere(tables: Mapping[str, SqlTable], options: ColumnOptions) -> list[Problem]:
     """Problems of columns that the configuration names and no table of vertices has."""
-    if asked.known is not None:
+    if options.known is not None:
         return []
-    named = [("label", asked.label), ("split_column", asked.split_column)]
-    named += [("features", name) for name in asked.features or () if not isinstance(asked.features, str)]
-    named += [("categories", name) for name in asked.categories]
+    named = [("label", options.label), ("split_column", options.split_column)]
+    named += [("features", name) for name in options.features or () if not isinstance(options.features, str)]
+    named += [("categories", name) for name in options.categories]
     columns = [name for table in tables.values() for name in table.types]
     return [
         Problem(
@@ -366,28 +370,28 @@ def _named_nowhere(tables: Mapping[str, SqlTable], asked: ColumnOptions) -> list
     ]
 
 
-def _vertex_columns(reader: Engine, table: SqlTable, kind: str, asked: ColumnOptions) -> VertexColumns:
+def _vertex_columns(reader: Engine, table: SqlTable, kind: str, options: ColumnOptions) -> VertexColumns:
     def here(name: str | None) -> str | None:  # with several types, a column may be in the table of another type
         return name if name == AUTO or name in table.types else None
 
-    identity = column(table, "id", asked.id, needed=True, usual=() if kind == VERTEX else words_of(kind))
+    identity = column(table, "id", options.id, needed=True, usual=() if kind == VERTEX else words_of(kind))
     assert identity is not None
-    split = column(table, "split", here(asked.split_column), needed=False, taken=(identity,))
+    split = column(table, "split", here(options.split_column), needed=False, taken=(identity,))
     taken = [identity] if split is None else [identity, split]
-    known = None if asked.known is None else _known_columns(table, asked.known.get(kind, ()))
+    known = None if options.known is None else _known_columns(table, options.known.get(kind, ()))
     taken += [] if known is None else [*known[0], *known[1]]
     label = None
-    if asked.target in (None, kind):
-        label = column(table, "label", here(asked.label), needed=False, taken=taken)
+    if options.target in (None, kind):
+        label = column(table, "label", here(options.label), needed=False, taken=taken)
     taken += [] if label is None else [label]
     time = None
-    if asked.time is not None and label is not None:
-        time = column(table, "time", here(asked.time), needed=True, taken=taken)
+    if options.time is not None and label is not None:
+        time = column(table, "time", here(options.time), needed=True, taken=taken)
         if time is None:
             raise DataError(
                 Problem(
                     "dataset.time",
-                    asked.time,
+                    options.time,
                     f"{table.files.shown} has no such column, and its labelled vertices are split by time",
                     "name a column of both tables, or set dataset.label=null",
                 )
@@ -395,11 +399,11 @@ def _vertex_columns(reader: Engine, table: SqlTable, kind: str, asked: ColumnOpt
         taken.append(time)
     if known is not None:
         features = known[0]
-    elif asked.features == AUTO:
-        taken += asked.categories
+    elif options.features == AUTO:
+        taken += options.categories
         features = numeric(table, [name for name in table.types if name not in taken])
     else:
-        features = [name for name in asked.features or () if name in table.types]
+        features = [name for name in options.features or () if name in table.types]
     texts = [
         name
         for name in features
@@ -417,7 +421,7 @@ def _vertex_columns(reader: Engine, table: SqlTable, kind: str, asked: ColumnOpt
             for name in texts
         ]
     )
-    categories = tuple(known[1] if known is not None else [name for name in asked.categories if name in table.types])
+    categories = tuple(known[1] if known is not None else [name for name in options.categories if name in table.types])
     written = with_points(
         reader,
         reader.as_written(
@@ -457,7 +461,7 @@ def _known_columns(table: SqlTable, entries: Sequence[Column]) -> tuple[list[str
     return numbers, categories
 
 
-def _with_one_target(vertices: Mapping[str, VertexColumns], asked: ColumnOptions) -> Mapping[str, VertexColumns]:
+def _with_one_target(vertices: Mapping[str, VertexColumns], options: ColumnOptions) -> Mapping[str, VertexColumns]:
     """The same tables.
 
     Raises:
@@ -473,11 +477,11 @@ def _with_one_target(vertices: Mapping[str, VertexColumns], asked: ColumnOptions
                 f"set dataset.target={labelled[0]}, the type of which classes are predicted",
             )
         )
-    if asked.target is not None and asked.target not in labelled and asked.known is None:
+    if options.target is not None and options.target not in labelled and options.known is None:
         raise DataError(
             Problem(
                 "dataset.target",
-                asked.target,
+                options.target,
                 f"its table has no column of labels; types with tables are {', '.join(vertices)}",
                 "set dataset.label=COLUMN, or another dataset.target",
             )

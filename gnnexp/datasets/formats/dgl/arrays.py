@@ -105,12 +105,12 @@ def array_of_tensor(values: torch.Tensor) -> np.ndarray:
     return array
 
 
-def foreign_of_arrays(arrays: DglArrays, asked: DataNames, key: str) -> ForeignGraph:
+def foreign_of_arrays(arrays: DglArrays, data_names: DataNames, key: str) -> ForeignGraph:
     """The graph with features, labels, splits and weights.
 
     Args:
         arrays: the graph.
-        asked: which data mean what.
+        data_names: which data mean what.
         key: file or object, for messages.
 
     Raises:
@@ -118,11 +118,11 @@ def foreign_of_arrays(arrays: DglArrays, asked: DataNames, key: str) -> ForeignG
     """
     findings = Findings()
     nodes, kinds = arrays.nodes, _plain_types(arrays)
-    features = findings.attempt(_chosen, "features", asked.features, nodes, key) or {}
-    labels = findings.attempt(_chosen, "label", asked.label, nodes, key) or {}
-    masks = findings.attempt(_masks, asked, nodes, key) or {}
+    features = findings.attempt(_chosen, "features", data_names.features, nodes, key) or {}
+    labels = findings.attempt(_chosen, "label", data_names.label, nodes, key) or {}
+    masks = findings.attempt(_masks, data_names, nodes, key) or {}
     data = {_shown(of_type.types): of_type.data for of_type in arrays.edges}
-    weights = findings.attempt(_chosen, "weight", asked.weight, data, key) or {}
+    weights = findings.attempt(_chosen, "weight", data_names.weight, data, key) or {}
     vertices, used = {}, {name: set[str]() for name in (*nodes, *data)}
     for kind, count in arrays.counts.items():
         own = nodes.get(kind, {})
@@ -136,7 +136,7 @@ def foreign_of_arrays(arrays: DglArrays, asked: DataNames, key: str) -> ForeignG
             features.get(kind),
             labels.get(kind),
             masks.get(kind, {}),
-            asked.mask,
+            data_names.mask,
             f"{key}, vertices {kind}",
         )
         vertices[kinds[kind]] = type_vertices or ForeignVertices(count)
@@ -221,9 +221,9 @@ def _usual(role: str, names: Sequence[str], own: Iterable[str], key: str) -> str
     return usual[0] if usual else None
 
 
-def _masks(asked: DataNames, data: Mapping[str, Mapping[str, object]], key: str) -> dict[str, dict[str, str]]:
+def _masks(data_names: DataNames, data: Mapping[str, Mapping[str, object]], key: str) -> dict[str, dict[str, str]]:
     """The names of the masks by type and split."""
-    if asked.masks is None:
+    if data_names.masks is None:
         return {
             kind: {
                 split: name for split, names in MASKS.items() if (name := _usual("masks", names, own, f"{key}, {kind}"))
@@ -238,11 +238,13 @@ def _masks(asked: DataNames, data: Mapping[str, Mapping[str, object]], key: str)
             f"{key} has {', '.join(sorted(known)) or 'nothing'}",
             "set dataset.masks={train: NAME, val: NAME, test: NAME}",
         )
-        for split, name in asked.masks.items()
+        for split, name in data_names.masks.items()
         if name not in known
     ]
     DataError.raise_all(problems)
-    return {kind: {split: name for split, name in asked.masks.items() if name in own} for kind, own in data.items()}
+    return {
+        kind: {split: name for split, name in data_names.masks.items() if name in own} for kind, own in data.items()
+    }
 
 
 def _vertices(
