@@ -20,6 +20,7 @@ from gnnexp.components.facts import GraphFacts
 from gnnexp.components.locate import missing_module, target_of
 from gnnexp.config.compose import Composed, Draft, draft
 from gnnexp.config.folders import PRIMARY
+from gnnexp.config.plugins import note_left_out
 from gnnexp.datasets.base import Dataset
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import Reading, read
@@ -132,6 +133,7 @@ def checked(overrides: Sequence[str], config_dir: str | None, config_name: str =
     problems, dataset = _found(made, lambda reading: True)
     ConfigError.raise_all(problems)
     assert made.composed is not None
+    note_left_out(made.composed.folders.plugins)
     return _named(made.composed, dataset)
 
 
@@ -148,6 +150,7 @@ def shown(overrides: Sequence[str], config_dir: str | None, config_name: str = P
     problems, _ = _found(made, lambda reading: isinstance(reading.launcher, LocalLauncher))
     ConfigError.raise_all([one for one in problems if one.value != "???" and one.key not in open_keys])
     assert made.composed is not None
+    note_left_out(made.composed.folders.plugins)
     return made.composed
 
 
@@ -164,7 +167,17 @@ def _found(made: Draft, is_for_here: Callable[[Reading], bool]) -> tuple[list[Pr
     ]
     if problems:
         problems += _data_problems(reading, problems)
-    return problems, reading.dataset
+    return _with_plugins(problems, made.composed), reading.dataset
+
+
+def _with_plugins(problems: list[Problem], composed: Composed) -> list[Problem]:
+    """The problems; those of a plug-in's class name the plug-in and its file."""
+    folders, plugins = composed.folders, composed.folders.plugins
+    if not problems or not plugins.working:
+        return problems
+    chosen = composed.choices.items()
+    files = {group: folders.file_of(group, choice) for group, choice in chosen if choice in folders.choices(group)}
+    return plugins.named(problems, files)
 
 
 def _named(composed: Composed, dataset: Dataset | None) -> Composed:
