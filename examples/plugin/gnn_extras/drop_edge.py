@@ -12,46 +12,41 @@ from gnnexp.graph.block import BatchKey
 from gnnexp.graph.shard import Shard
 from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.counter import Purpose, draw, stream
-from gnnexp.samplers.layerwise import LayerSampler, LayerSamplerOptions, Neighbours
+from gnnexp.samplers.full import FullOptions, FullSampler
+from gnnexp.samplers.layerwise import LayerSampler, Neighbours
 
 
 @dataclass(frozen=True)
-class DropEdgeOptions(LayerSamplerOptions):
-    """Probability that an edge stays, and options of `SamplerOptions`. Evaluation uses all edges."""
+class DropEdgeOptions(FullOptions):
+    """The options of full sampling, and the probability that an edge stays. Evaluation uses all edges."""
 
-    fanouts = None  # all neighbours
     keep: float = 0.8
-    threads: int = 1
-    prefetch: int = 2
 
     def make(self) -> DropEdge:
         """The sampler of a rank."""
         return DropEdge(self)
 
 
-class DropEdge(LayerSampler):
+class DropEdge(FullSampler):
     """An edge's fate is a function of (seed, epoch, step, hop) and the ids of its ends: every rank draws the same."""
 
     options: DropEdgeOptions
+    sample = LayerSampler.sample  # that of full sampling keeps the blocks of a batch for the next one
 
     def setup(self, shard: Shard, num_layers: int) -> None:
         """Store the topology, and the original ids of its vertices."""
         super().setup(shard, num_layers)
-        self._graph = self.topology_of(shard)
         self._names = np.arange(shard.graph.num_nodes) if shard.names is None else shard.names.numpy()
 
     def sample_layer(self, frontier: Tensor, hop: int, key: BatchKey) -> Neighbours:
         """The edges of the frontier that stay, in the graph's order."""
-        graph, vertices = self._graph, frontier.long()
-        degrees, ends = graph.in_degree[vertices], graph.in_degree[vertices].cumsum(0)
-        edges = torch.arange(int(degrees.sum())) + (graph.indptr[vertices + 1] - ends).repeat_interleave(degrees)
-        targets = self._names[vertices.repeat_interleave(degrees).numpy()]
+        every = super().sample_layer(frontier, hop, key)
+        targets = self._names[frontier.numpy()].repeat(every.indptr.diff().numpy())
         word = np.uint64(stream(key.seed, Purpose.SAMPLE, key.epoch, key.step, key.micro, hop))
-        stays = _stay(word, targets, self._names[graph.indices[edges].numpy()], self.options.keep)
-        indptr = torch.from_numpy(np.append(0, stays.cumsum())[np.append(0, ends.numpy())])
-        edges = edges[torch.from_numpy(stays)]
-        of_edges = (graph.indices, graph.occurrence, graph.edge_types, graph.edge_weights)
-        return Neighbours(indptr, *(None if values is None else values[edges] for values in of_edges))
+        stays = torch.from_numpy(_stay(word, targets, self._names[every.ids.numpy()], self.options.keep))
+        counts = torch.cat([torch.zeros(1, dtype=torch.int64), stays.cumsum(0)])
+        of_edges = {name: values[stays] for name, values in every.of_edges.items()}
+        return Neighbours(counts[every.indptr], every.ids[stays], **of_edges)
 
 
 @compiled()

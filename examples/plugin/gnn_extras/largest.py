@@ -54,8 +54,7 @@ class LargestTrainer(DataParallelTrainer):
             kept += flat
             places = kept.abs().topk(max(1, round(self.share * flat.numel()))).indices
             values, lengths = kept[places], [places.numel()] * comm.size
-            kept[places] = 0
-            flat.zero_()
-            everywhere = comm.all_gather(places, lengths, "gradients")
-            for where, sent in zip(everywhere, comm.all_gather(values, lengths, "gradients"), strict=True):
+            kept[places], flat[:] = 0, 0
+            gathered = (comm.all_gather(part, lengths, "gradients") for part in (places, values))
+            for where, sent in zip(*gathered, strict=True):
                 flat[where] += sent
