@@ -120,7 +120,7 @@ def test_every_class_has_the_same_share_of_the_loss():
 
 def losses(run: Path) -> list[float]:
     lines = (run / "epochs.jsonl").read_text().splitlines()
-    return [json.loads(line)["loss"] for line in lines]
+    return [json.loads(line)["metrics"]["loss/train"] for line in lines]
 
 
 @pytest.mark.slow
