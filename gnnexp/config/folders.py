@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gnnexp.components.signature import nearest, unknown
-from gnnexp.config.plugins import Plugins, installed_plugins
 from gnnexp.config.yaml_files import check_yaml, files_of
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.files.foreign_yaml import MAX_BYTES
 from gnnexp.files.regular import is_folder
+
+if TYPE_CHECKING:
+    from gnnexp.config.plugins import Plugins
 
 # Name of the file that a composition starts from.
 PRIMARY = "config"
@@ -78,6 +80,8 @@ class ConfigFolders:
     @property
     def plugins(self) -> Plugins:
         """The plug-ins that are installed; the folders of those that work are among `folders`."""
+        from gnnexp.config.plugins import installed_plugins
+
         return installed_plugins(self.folders[-1])
 
     def listing(self) -> Listing:
@@ -116,6 +120,8 @@ def find_folders(config_dir: str | None, primary: str = PRIMARY) -> ConfigFolder
         ConfigError: a named folder is none, or has no folder of a known group; a file is too large; or no folder has
             the file `primary`.
     """
+    from gnnexp.config.plugins import installed_plugins
+
     own = own_folders()
     named = [(key, text) for key, text in (("--config-dir", config_dir), (VARIABLE, os.environ.get(VARIABLE))) if text]
     theirs = [_named(key, text, own) for key, text in named]
