@@ -160,7 +160,8 @@ def test_a_users_choices_are_listed_with_their_files(workplace: Path, said: Said
     file.write_text("# @package _global_\n# A system of [mine].\nsystem: mine\n")
     code, out, err = said("list", "systems", "--config-dir", "conf", "--json")
     (mine,) = (one for one in json.loads(out)["choices"] if one["file"])
-    assert code == 0 and mine == {"name": "mine", "about": "A system of [mine].", "file": str(file.resolve())}
+    listed = {"name": "mine", "about": "A system of [mine].", "file": str(file.resolve()), "package": ""}
+    assert code == 0 and mine == listed
     assert "A system of [mine]." in err and "gsplit" in err
 
 

@@ -9,7 +9,8 @@ from copy import deepcopy
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from gnnexp.config.folders import ConfigFolders, FolderListing, parses, yaml_files
+from gnnexp.config.folders import ConfigFolders, FolderListing
+from gnnexp.config.yaml_files import parses, yaml_files
 from gnnexp.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def composition(
 @contextmanager
 def in_problems(key: str, lines: Sequence[str], folders: ConfigFolders) -> Iterator[None]:
     """Raise errors of Hydra, OmegaConf and the YAML parser as a ConfigError about `key`."""
-    from hydra.errors import HydraException
+    from hydra.errors import HydraException, MissingConfigException
     from omegaconf.errors import OmegaConfBaseException
     from yaml import YAMLError
 
@@ -64,6 +65,11 @@ def in_problems(key: str, lines: Sequence[str], folders: ConfigFolders) -> Itera
         reason = f"{', '.join(files) or 'a file'}: not YAML: {' '.join(str(error).split())}"
         raise ConfigError(Problem(key, " ".join(lines), reason, "correct the file")) from None
     except (HydraException, OmegaConfBaseException, ValueError, RecursionError) as error:
+        # A file that Hydra does not find may be in a plug-in that is left out.
+        lost = error.missing_cfg_file if isinstance(error, MissingConfigException) else None
+        group, _, choice = (lost or "").rpartition("/")
+        if left_out := folders.plugins.left_out_problem(group, choice):
+            raise ConfigError(left_out) from error
         reason = " ".join(f"{error} {error.__cause__ or ''}".split()) or type(error).__name__
         raise ConfigError(Problem(key, " ".join(lines), reason, "correct the override or file")) from error
 

@@ -1,23 +1,25 @@
-"""Finds the YAML files, gnnexp's own (in a checkout or the installed package) and a user's, and checks their limits."""
+"""Finds the YAML files: gnnexp's own (in a checkout or the installed package), a user's, and those of plug-ins."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gnnexp.components.signature import nearest, unknown
+from gnnexp.config.yaml_files import check_yaml, yaml_files
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.files.foreign_yaml import ALLOWED, MAX_BYTES, excess_of
-from gnnexp.files.regular import is_folder, read_limited
+from gnnexp.files.foreign_yaml import MAX_BYTES
+from gnnexp.files.regular import is_folder
+
+if TYPE_CHECKING:
+    from gnnexp.config.plugins import Plugins
 
 # Name of the file that a composition starts from.
 PRIMARY = "config"
 # The variable that names a user's folder, after `--config-dir`.
 VARIABLE = "GNNEXP_CONFIG_DIR"
-# Folders below a folder of configurations: a group, a folder of its choices, and one more.
-_MOST_LEVELS = 4
 
 
 def product_folder(name: str) -> Path:
@@ -63,7 +65,7 @@ class ConfigFolders:
     """The folders that contain `<group>/<choice>.yaml`. The first file of a name wins.
 
     Attributes:
-        folders: a user's folders, and gnnexp's own, which is the last one.
+        folders: a user's folders, those of plug-ins, and gnnexp's own, which is the last one.
         primary: name of the file that a composition starts from (`--config-name`).
     """
 
@@ -72,8 +74,15 @@ class ConfigFolders:
 
     @property
     def theirs(self) -> tuple[Path, ...]:
-        """The user's folders."""
+        """The folders that are not gnnexp's own."""
         return self.folders[:-1]
+
+    @property
+    def plugins(self) -> Plugins:
+        """The plug-ins that are installed; the folders of those that work are among `folders`."""
+        from gnnexp.config.plugins import installed_plugins
+
+        return installed_plugins(self.folders[-1])
 
     def listing(self) -> FolderListing:
         """What is there now."""
@@ -94,10 +103,9 @@ class ConfigFolders:
             for file in yaml_files(folder / group)
         }
 
-
-def yaml_files(folder: Path) -> list[Path]:
-    """The YAML files in a folder of configurations."""
-    return [file for depth in range(_MOST_LEVELS) for file in folder.glob(f"{'*/' * depth}*.yaml")]
+    def file_of(self, group: str, choice: str) -> Path:
+        """The file of one of `choices`."""
+        return next(file for folder in self.folders if (file := folder / group / f"{choice}.yaml").exists())
 
 
 def own_folders() -> ConfigFolders:
@@ -106,12 +114,14 @@ def own_folders() -> ConfigFolders:
 
 
 def find_folders(config_dir: str | None, primary: str = PRIMARY) -> ConfigFolders:
-    """The folders of `--config-dir` and `$GNNEXP_CONFIG_DIR`, `./conf`, and gnnexp's own `conf`, in this order.
+    """The folders of `--config-dir` and `$GNNEXP_CONFIG_DIR`, `./conf`, plug-ins, and gnnexp's own, in this order.
 
     Raises:
         ConfigError: a named folder is none, or has no folder of a known group; a file is too large; or no folder has
             the file `primary`.
     """
+    from gnnexp.config.plugins import installed_plugins
+
     own = own_folders()
     named = [(key, text) for key, text in (("--config-dir", config_dir), (VARIABLE, os.environ.get(VARIABLE))) if text]
     theirs = [_named(key, text, own) for key, text in named]
@@ -121,7 +131,8 @@ def find_folders(config_dir: str | None, primary: str = PRIMARY) -> ConfigFolder
     theirs = [folder for folder in dict.fromkeys(theirs) if folder not in own.folders]
     files = [file for folder in theirs for file in sorted(yaml_files(folder))]
     problems = [problem for file in files if (problem := check_yaml(file))]
-    folders = ConfigFolders((*theirs, *own.folders), primary)
+    plugins = [plugin.conf for plugin in installed_plugins(*own.folders).working]
+    folders = ConfigFolders((*dict.fromkeys((*theirs, *plugins)), *own.folders), primary)
     names = {file.stem for folder in folders.folders for file in folder.glob("*.yaml")}
     if primary not in names:
         problems.append(unknown("--config-name", primary, primary, names))
@@ -173,23 +184,3 @@ def _read(file: Path) -> bytes:
             return opened.read(MAX_BYTES + 1)
     except OSError:
         return b""
-
-
-def check_yaml(file: Path) -> Problem | None:
-    """The problem of the kind, size, depth or references of `file`, or None. Its reader reports that it is no YAML."""
-    try:
-        excess = excess_of(read_limited(file, MAX_BYTES))
-    except OSError as error:
-        allowed = f"must be a regular file that you may read, of at most {MAX_BYTES} bytes"
-        return Problem(str(file), error.strerror, allowed, "correct the path or the rights, or remove the file")
-    return Problem(str(file), excess, ALLOWED, "make it smaller, or remove the file") if excess else None
-
-
-def parses(file: Path) -> bool:
-    """Whether `file` is YAML that can be read."""
-    from yaml import YAMLError, parse
-
-    try:
-        return all(True for _ in parse(read_limited(file, MAX_BYTES).decode()))
-    except (OSError, UnicodeDecodeError, YAMLError):
-        return False

@@ -28,6 +28,8 @@ _OWN = "gnnexp."
 def unknown_choice(group: str, value: object, choices: Iterable[str], folders: ConfigFolders) -> Problem:
     """The problem of a group's unknown choice. Published names and other groups' choices are searched, too."""
     word, names = str(value), list(choices)
+    if left_out := folders.plugins.left_out_problem(group, word):
+        return left_out
     problem = unknown(group, value, word, names, f"{group}=")
     if nearest(word, names, SLIP) and word.lower() not in (name.lower() for name in published_names(group, folders)):
         return problem
@@ -109,7 +111,7 @@ def _content(group: str, choice: str, folders: ConfigFolders) -> Mapping[str, An
     """The YAML of a choice; empty if it cannot be read, which its composition reports."""
     import yaml
 
-    file = next(file for folder in folders.folders if (file := folder / group / f"{choice}.yaml").exists())
+    file = folders.file_of(group, choice)
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):

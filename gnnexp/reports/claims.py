@@ -10,16 +10,18 @@ A package names each of its papers in its entry points, in the group `gnnexp.cla
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, distributions
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.provenance.installed import clash_problem, installed_entries
 from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.table import TextTable
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "gnnexp.claims"
 
@@ -55,16 +57,8 @@ class Claims(ABC):
 
 
 def installed_papers() -> dict[str, dict[str, EntryPoint]]:
-    """The entry points of each paper, by the distribution that names it. Nothing is imported.
-
-    The current folder is no installed package: a downloaded folder must not run code because of its metadata.
-    """
-    here = Path.cwd()
-    papers: dict[str, dict[str, EntryPoint]] = {}
-    for distribution in distributions(path=[place for place in sys.path if Path(place).resolve() != here]):
-        for entry in distribution.entry_points.select(group=GROUP):
-            papers.setdefault(entry.name, {}).setdefault(distribution.name, entry)
-    return dict(sorted(papers.items()))
+    """The entry points of each paper, by the distribution that names it. Nothing is imported."""
+    return installed_entries(GROUP)
 
 
 def load_claims(paper: str, entries: Mapping[str, EntryPoint]) -> Claims:
@@ -78,11 +72,8 @@ def load_claims(paper: str, entries: Mapping[str, EntryPoint]) -> Claims:
         ConfigError: several distributions name the paper, its module cannot be imported, or it is no `Claims`.
     """
     key = f"claims {paper}"
-    if len(entries) > 1:
-        names = ", ".join(sorted(entries))
-        raise ConfigError(
-            Problem(key, names, "several installed packages have claims of this name", "pip uninstall all but one")
-        )
+    if clash := clash_problem(key, entries, "claims"):
+        raise ConfigError(clash)
     (distribution, entry), fix = *entries.items(), "upgrade the package {0}, or: pip uninstall {0}"
     try:
         claims = entry.load()

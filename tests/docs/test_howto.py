@@ -11,7 +11,7 @@ EXAMPLES = ROOT / "examples"
 GRAPHS = ("my_graph", "my_tables")  # data that a script makes
 CODE = sorted(
     path
-    for kind in ("*.py", "*.yaml")
+    for kind in ("*.py", "*.yaml", "*.toml")
     for path in EXAMPLES.rglob(kind)
     if path.stat().st_size and not {*GRAPHS} & {*path.parts}
 )

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
-from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
+from installing import Install, installing
 
 from gnnexp.cli.main import run_command
-from gnnexp.reports import claims
 from gnnexp.reports.claims import GROUP, installed_papers
 
 MODULE = """
@@ -29,33 +27,14 @@ class Mine(Claims):
 MINE, OTHER = Mine(), "no claims"
 """
 
-Install = Callable[..., None]
-
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     """Installs a distribution by its name with entry points; nothing else is installed, and the folder is empty."""
-    site, here = tmp_path / "site", tmp_path / "here"
-    for folder in (site, here):
-        folder.mkdir()
-    (site / "claims_of_mine.py").write_text(MODULE)
-    (site / "broken_claims.py").write_text("import a_module_that_is_not_there\n")
-    monkeypatch.chdir(here)
-    monkeypatch.syspath_prepend(site)
-    monkeypatch.setattr(
-        claims,
-        "distributions",
-        lambda path: distributions(path=[at for at in path if str(tmp_path) in at]),
-    )
-
-    def distribution(name: str, folder: Path = site, **papers: str) -> None:
-        metadata = folder / f"{name.replace('-', '_')}-1.0.dist-info"
-        metadata.mkdir()
-        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        lines = [f"[{GROUP}]", *(f"{paper} = {value}" for paper, value in papers.items())]
-        (metadata / "entry_points.txt").write_text("\n".join(lines) + "\n")
-
-    return distribution
+    install = installing(tmp_path, monkeypatch, GROUP)
+    (tmp_path / "site" / "claims_of_mine.py").write_text(MODULE)
+    (tmp_path / "site" / "broken_claims.py").write_text("import a_module_that_is_not_there\n")
+    return install
 
 
 def test_a_package_of_a_user_shows_its_paper(install: Install, capsys: pytest.CaptureFixture[str]) -> None:

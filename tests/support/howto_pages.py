@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = sorted((ROOT / "docs" / "howto").glob("*.md"))
 # GitHub and mkdocs hide a comment and show the block below it.
 _SHOWN = re.compile(r"^<!-- file: (\S+) -->\n(?:\*\*`[^\n]*`\*\*\n\n)?(?:```\w*\n.*?^```\n)?", re.MULTILINE | re.DOTALL)
-_LANGUAGES = {".py": "python", ".yaml": "yaml", ".tsv": "text", ".csv": "text"}
+_LANGUAGES = {".py": "python", ".yaml": "yaml", ".tsv": "text", ".csv": "text", ".toml": "toml"}
 
 
 def files_of(text: str) -> list[str]:

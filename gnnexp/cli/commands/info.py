@@ -88,7 +88,8 @@ def _systems() -> dict[str, Refusal | None]:
     composed only if one is missing. That takes a quarter of a second per system.
     """
     folders, own = find_folders(None), {file.stem for file in (product_folder("conf") / "system").glob("*.yaml")}
-    complete = len(folders.folders) == 1 and all(map(is_installed, OF_SYSTEMS))
+    of_users = [folder for folder in folders.theirs if folders.plugins.of_file(folder) is None]
+    complete = not of_users and all(map(is_installed, OF_SYSTEMS))
     return {
         system: None if complete and system in own else _refusal_of(system)
         for system in sorted(folders.choices("system"))

@@ -15,6 +15,7 @@ from gnnexp.cli.listing.runs import RUN_HEADER, SHOWN, RunSummary, list_runs, ne
 from gnnexp.cli.output import Answer
 from gnnexp.components.signature import unknown
 from gnnexp.config.folders import ConfigFolders, find_folders, product_folder, product_sweeps
+from gnnexp.config.plugins import note_left_out
 from gnnexp.errors import ConfigError
 from gnnexp.files.regular import read_limited
 
@@ -30,6 +31,7 @@ def main(options: argparse.Namespace) -> Answer:
         ConfigError: there is no such kind.
     """
     folders = find_folders(options.config_dir)
+    note_left_out(folders.plugins)
     kinds = {_RUNS: _RUNS, _SWEEPS: _SWEEPS, **{name: group for group in folders.groups() for name in _names(group)}}
     if options.kind is None:
         return list_kinds(folders)
@@ -58,19 +60,26 @@ def list_choices(group: str, folders: ConfigFolders) -> Answer:
     """The choices of a group. Each has the first comment of its file."""
     own, choices = product_folder("conf").resolve(), []
     for choice in sorted(folders.choices(group)):
-        file = next(file for folder in folders.folders if (file := folder / group / f"{choice}.yaml").exists())
+        file = folders.file_of(group, choice)
+        plugin = folders.plugins.of_file(file)
         choices.append(
             {
                 "name": choice,
                 "about": first_comment(file),
                 "file": "" if file.resolve().is_relative_to(own) else str(file),
+                "package": "" if plugin is None else f"{plugin.distribution} {plugin.version}",
             }
         )
     rows = [
-        (entry["name"], entry["about"], *([entry["file"]] if any(each["file"] for each in choices) else []))
+        (
+            entry["name"],
+            entry["about"],
+            *([entry["package"] or entry["file"]] if any(each["file"] for each in choices) else []),
+        )
         for entry in choices
     ]
-    header = (group, "what it is", "your file")[: len(rows[0]) if rows else 2]
+    whose = "your file, or its package" if any(entry["package"] for entry in choices) else "your file"
+    header = (group, "what it is", whose)[: len(rows[0]) if rows else 2]
     make_console().print(made_table(header, rows, f"choose one: {group}=NAME"))
     return Answer({"group": group, "choices": choices})
 

@@ -20,6 +20,7 @@ from gnnexp.components.facts import GraphFacts
 from gnnexp.components.locate import missing_module, target_of
 from gnnexp.config.compose import ComposedConfig, Draft, draft
 from gnnexp.config.folders import PRIMARY
+from gnnexp.config.plugins import note_left_out
 from gnnexp.datasets.base import Dataset
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import Reading, read
@@ -132,6 +133,7 @@ def checked_config(overrides: Sequence[str], config_dir: str | None, config_name
     problems, dataset = _found(drafted, lambda reading: True)
     ConfigError.raise_all(problems)
     assert drafted.composed is not None
+    note_left_out(drafted.composed.folders.plugins)
     return _named(drafted.composed, dataset)
 
 
@@ -150,6 +152,7 @@ def shown(overrides: Sequence[str], config_dir: str | None, config_name: str = P
         [open_problem for open_problem in problems if open_problem.value != "???" and open_problem.key not in open_keys]
     )
     assert drafted.composed is not None
+    note_left_out(drafted.composed.folders.plugins)
     return drafted.composed
 
 
@@ -166,7 +169,17 @@ def _found(drafted: Draft, is_for_here: Callable[[Reading], bool]) -> tuple[list
     ]
     if problems:
         problems += _data_problems(reading, problems)
-    return problems, reading.dataset
+    return _with_plugins(problems, drafted.composed), reading.dataset
+
+
+def _with_plugins(problems: list[Problem], composed: ComposedConfig) -> list[Problem]:
+    """The problems; those of a plug-in's class name the plug-in and its file."""
+    folders, plugins = composed.folders, composed.folders.plugins
+    if not problems or not plugins.working:
+        return problems
+    chosen = composed.choices.items()
+    files = {group: folders.file_of(group, choice) for group, choice in chosen if choice in folders.choices(group)}
+    return plugins.named(problems, files)
 
 
 def _named(composed: ComposedConfig, dataset: Dataset | None) -> ComposedConfig:

@@ -15,7 +15,8 @@ from typing import Any
 from gnnexp.cli.running.place import Place
 from gnnexp.cli.running.prepare import inputs_of
 from gnnexp.config.compose import ComposedConfig
-from gnnexp.config.folders import PRIMARY, VARIABLE, yaml_files
+from gnnexp.config.folders import PRIMARY, VARIABLE
+from gnnexp.config.yaml_files import yaml_files
 from gnnexp.datasets.base import ROOT_VARIABLE, Dataset
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.run_key import run_key
@@ -58,7 +59,9 @@ def make_provenance(
 
 def _own_places(composed: ComposedConfig, experiment: Experiment) -> list[Path]:
     """Files of the user's own code and configuration, whose repositories are recorded."""
-    files = [file for folder in composed.folders.theirs for file in yaml_files(folder)]
+    plugins = composed.folders.plugins
+    folders = [folder for folder in composed.folders.theirs if plugins.of_file(folder) is None]
+    files = [file for folder in folders for file in yaml_files(folder)]
     return [*own_files(composed.config), *experiment.program_files, *files]
 
 

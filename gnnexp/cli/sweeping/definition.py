@@ -13,7 +13,8 @@ from typing import Any
 from gnnexp.components.packages import install_command, is_installed
 from gnnexp.components.signature import unknown
 from gnnexp.config.compose import expand_values
-from gnnexp.config.folders import check_yaml, product_sweeps
+from gnnexp.config.folders import product_sweeps
+from gnnexp.config.yaml_files import check_yaml
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.files.regular import why_unreadable
 from gnnexp.reports.layout import read_layout

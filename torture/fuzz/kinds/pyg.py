@@ -42,7 +42,7 @@ def _attributes() -> dict[str, Any]:
 
 
 def _mappings() -> dict[str, object]:
-    matrix = torch.sparse_coo_tensor([[0, 1], [1, 0]], [1.0, 2.0], (3, 3))
+    matrix = torch.sparse_coo_tensor(torch.tensor([[0, 1], [1, 0]]), torch.tensor([1.0, 2.0]), (3, 3))
     link = ("a", "to", "b")
     return {
         "dictionary": _attributes(),
