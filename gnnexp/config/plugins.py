@@ -138,7 +138,7 @@ def _plugins(own: Path, here: Path, path: tuple[str, ...]) -> Plugins:
                 plugins[plugin] = [plugin.problem(entry.value, why, "upgrade or repair the package")]
             else:
                 plugins[plugin] = _file_problems(plugin, own)
-    for plugin, problems in _shared_file_problems([one for one in plugins if not plugins[one]]).items():
+    for plugin, problems in _shared_file_problems([plugin for plugin in plugins if not plugins[plugin]]).items():
         plugins[plugin] += problems
     return Plugins(
         tuple(plugin for plugin, problems in plugins.items() if not problems),
