@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+from gnnexp.paradigms.base import trainer_of
 from gnnexp.comm.environment import read_environment
 from gnnexp.experiment.build import experiment_of
 from gnnexp.training.assemble import Artifacts, assemble
@@ -28,7 +29,7 @@ def main() -> None:
     started = psutil.Process().memory_info().rss
     with tempfile.TemporaryDirectory() as folder:
         job = assemble(experiment_of(config), artifacts, Path(folder), read_environment())
-        trainer = job.paradigm.trainer(job)
+        trainer = trainer_of(job)
         optimization = Optimization(job, trainer)
         interruption = Interruption(job.comm)
         for epoch, _ in enumerate(sys.stdin):

@@ -17,6 +17,7 @@ With `--base`, steps of an earlier commit run in turn with those of this checkou
 
 from __future__ import annotations
 
+from gnnexp.paradigms.base import trainer_of
 import argparse
 import cProfile
 import ctypes
@@ -220,7 +221,7 @@ def steps_of_gnnexp(case: Case, folder: str) -> Steps:
     timer = job.timer
     if not case.overlap:
         timer._clock, timer._marks = clock, clock if case.on_gpu else None  # type: ignore[assignment]
-    trainer = job.paradigm.trainer(job)
+    trainer = trainer_of(job)
     optimization, batches = Optimization(job, trainer), endless(trainer)
     trainer.module.train()
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from machine import keep
 
+from gnnexp.paradigms.base import trainer_of
 from gnnexp.comm.environment import Environment
 from gnnexp.config.compose import compose
 from gnnexp.experiment.build import experiment_of
@@ -84,7 +85,7 @@ def trained(overrides: list[str], graph: Graph) -> dict[str, float]:
     experiment = experiment_of(compose(overrides).config)
     with tempfile.TemporaryDirectory() as folder:
         job = assemble(experiment, Artifacts(graph), Path(folder), Environment())
-        trainer = job.paradigm.trainer(job)
+        trainer = trainer_of(job)
         optimization = Optimization(job, trainer)
         trainer.module.train()
         for epoch in range(experiment.train.epochs):

@@ -8,6 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from gnnexp.paradigms.base import trainer_of
 from gnnexp.comm.environment import read_environment
 from gnnexp.experiment.build import experiment_of
 from gnnexp.graph.block import BatchKey
@@ -20,7 +21,7 @@ def main() -> None:
     artifacts = Artifacts(Path(request["graph"]), Path(request["partition"]))
     with tempfile.TemporaryDirectory() as folder:
         job = assemble(experiment_of(request["config"]), artifacts, Path(folder), read_environment())
-        trainer = job.paradigm.trainer(job)
+        trainer = trainer_of(job)
         assert isinstance(trainer, SplitTrainer)
         for epoch, _ in enumerate(sys.stdin):
             order = trainer.schedule.order(epoch)

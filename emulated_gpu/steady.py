@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from emulated_gpu import counting
+from gnnexp.paradigms.base import trainer_of
 from gnnexp.comm.environment import read_environment
 from gnnexp.experiment.build import experiment_of
 from gnnexp.graph.graph import Graph
@@ -67,7 +68,7 @@ def steady_step(
     with tempfile.TemporaryDirectory() as folder:
         frequency = torch.arange(graph.num_nodes) % 7
         job = assemble(experiment_of(config), Artifacts(graph, partition, frequency), Path(folder), read_environment())
-        trainer = job.paradigm.trainer(job)
+        trainer = trainer_of(job)
         optimization, batches = Optimization(job, trainer), _endless(trainer)
         trainer.module.train()
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 
 from gnnexp.comm.communicator import Communicator
+from gnnexp.components.plan import Plan
 from gnnexp.components.schema import Matmul
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import Plan
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.feature_stores.embedding import EmbeddingStore
 from gnnexp.graph.graph import Graph
@@ -23,9 +23,6 @@ from gnnexp.models.model import Model
 from gnnexp.samplers.base import Sampler
 from gnnexp.tasks.base import Task
 from gnnexp.tiers.tier import DeviceTier
-
-if TYPE_CHECKING:
-    from gnnexp.paradigms.base import Paradigm
 
 T = TypeVar("T")
 
@@ -84,11 +81,6 @@ class Job:
     once: Once = field(default_factory=Once)
 
     @property
-    def paradigm(self) -> Paradigm:
-        """The paradigm. A command has no job."""
-        return cast("Paradigm", self.experiment.paradigm)
-
-    @property
     def trained_rows(self) -> EmbeddingStore | None:
         """The feature store if its rows are trained, else None."""
         return self.store if isinstance(self.store, EmbeddingStore) and self.parts is None else None
@@ -102,7 +94,7 @@ class Job:
         """
         size = self.experiment.train.batch_size
         several = size is not None and size < self.task.targets().numel()
-        takes = several and self.parts is None and self.paradigm.reads_stored_rows
+        takes = several and self.parts is None and self.experiment.paradigm.reads_stored_rows
         return self.store.stored if takes and self.model.reads_stored() else None
 
     @property

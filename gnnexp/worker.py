@@ -17,6 +17,7 @@ from gnnexp.comm.environment import read_environment
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.launchers.elsewhere.ends import check_alone
 from gnnexp.launchers.elsewhere.equipment import equip
+from gnnexp.paradigms.base import trainer_of
 from gnnexp.record.records import JOB_FILE, RESULT_FILE, load_result
 from gnnexp.training.rank import as_rank, preload
 
@@ -66,6 +67,7 @@ def _run(run_dir: Path, environment: Environment, started: list[PhaseTimer], hea
     """Train; returns who asked the run to stop, empty if it is finished."""
     from gnnexp.components.facts import GraphFacts
     from gnnexp.experiment.build import experiment_of
+    from gnnexp.paradigms.external.command import external_command
     from gnnexp.provenance.code import code_of_config
     from gnnexp.record.records import EpochLog
     from gnnexp.training.assemble import Artifacts, assemble
@@ -78,10 +80,11 @@ def _run(run_dir: Path, environment: Environment, started: list[PhaseTimer], hea
     code = code_of_config(request["config"])  # before its modules are imported, because later edits are not executed
     experiment = experiment_of(request["config"])
     _check_start(experiment, environment, prepared=request["graph"] is not None)
-    if experiment.command is not None:
+    command = external_command(experiment)
+    if command is not None:
         from gnnexp.training.external import follow
 
-        return follow(run_dir, request, experiment, experiment.command, environment, code, started, heartbeat)
+        return follow(run_dir, request, experiment, command, environment, code, started, heartbeat)
     partition, presample, parts = (
         None if request.get(name) is None else Path(request[name]) for name in ("partition", "presample", "parts")
     )
@@ -95,7 +98,7 @@ def _run(run_dir: Path, environment: Environment, started: list[PhaseTimer], hea
     job = assemble(experiment, artifacts, run_dir, environment, watch)
     note_ranks(run_dir, job.comm, code)
     probed = probe_memory(job)
-    trainer = job.paradigm.trainer(job)
+    trainer = trainer_of(job)
     stopped_by = train(job, trainer, EpochLog(run_dir, environment.rank), probed)
     if not stopped_by and environment.rank == 0:
         write_result(run_dir, request, job, trainer)

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import Environment
+from gnnexp.components.plan import Drawn, Plan
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import Drawn, Plan
 from gnnexp.feature_stores.embedding import EmbeddingStore
 from gnnexp.feature_stores.local import LocalOptions
 from gnnexp.files.disk import in_words, writing

@@ -26,7 +26,7 @@ from gnnexp.datasets.reading.names import GraphNames, names_of
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import experiment_of, read
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import as_seen
+from gnnexp.experiment.seen import as_seen
 from gnnexp.feature_stores.embedding import EmbeddingStore
 from gnnexp.files.cache import cache_root
 from gnnexp.graph.graph import Graph

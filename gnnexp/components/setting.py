@@ -11,7 +11,7 @@ from gnnexp.errors import Refusal
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """The other choices of a run, as far as options of a sampler, a feature store, a model or a task depend on them.
+    """The other choices of a run, as far as components depend on them.
 
     An `Experiment` makes it (`Experiment.setting`). So these components know nothing of each other, nor of paradigms.
 
@@ -28,6 +28,9 @@ class Setting:
         edge_identity: whether the model needs the identity of edges.
         scales: whether the sampler rescales messages.
         sampler: dotted name of the sampler's class, for messages.
+        wants_partition: whether the run needs a partition.
+        takes_vertex_cut: whether in-edges of a vertex may have different owners.
+        paradigm: name of the paradigm's module, for messages.
     """
 
     train: TrainConfig
@@ -42,6 +45,9 @@ class Setting:
     edge_identity: bool
     scales: bool
     sampler: str
+    wants_partition: bool
+    takes_vertex_cut: bool
+    paradigm: str
 
     @property
     def num_ranks(self) -> int:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from gnnexp.components.locate import target_of
 from gnnexp.components.optimizer import OptimizerChoice
 from gnnexp.components.schema import HardwareConfig, TrainConfig
 from gnnexp.components.setting import Setting
+from gnnexp.errors import Problem, Refusal
 from gnnexp.experiment.resolved import Resolved
 from gnnexp.measure.marks import Measure
 
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
     from torch.optim.lr_scheduler import LRScheduler
 
+    from gnnexp.components.facts import GraphFacts
+    from gnnexp.components.plan import Plan, Sizes
     from gnnexp.datasets.base import Dataset
     from gnnexp.feature_stores.base import FeatureStoreOptions
     from gnnexp.launchers.base import Launcher
     from gnnexp.models.model import ModelOptions
-    from gnnexp.paradigms.base import Method
-    from gnnexp.paradigms.external.command import Command
     from gnnexp.partitioners.base import Partitioner
     from gnnexp.samplers.base import SamplerOptions
     from gnnexp.tasks.base import TaskOptions
@@ -44,6 +45,64 @@ class Schedule:
     make: Callable[[Optimizer], LRScheduler]
     interval: Literal["epoch", "step"] = "epoch"
     monitor: str = "loss/train"
+
+
+@dataclass(frozen=True)
+class Method(ABC):
+    """How a run is made: a `Paradigm` of gnnexp trains, or a `Command` of somebody else does.
+
+    A subclass is a frozen dataclass. Its fields are its options, with the names of its YAML file.
+
+    Attributes:
+        version: raised when the same options give other results or counts, or a default changes (CONTRIBUTING.md).
+        takes_vertex_cut: whether in-edges of a vertex may have different owners (`Partitioner.vertex_cut`).
+        reads_rows_on_gpu: whether each rank reads whole rows of features for its batches: they may be on its GPU.
+        reads_narrow_rows: whether all rows of features come from the store onto the device, which may widen them there.
+        reads_stored_rows: whether the first layer gets a batch's rows from the store alone, so it may read them there.
+    """
+
+    version: ClassVar[int] = 1
+    takes_vertex_cut: ClassVar[bool] = False
+    reads_rows_on_gpu: ClassVar[bool] = False
+    reads_narrow_rows: ClassVar[bool] = False
+    reads_stored_rows: ClassVar[bool] = False
+
+    @abstractmethod
+    def wants_partition(self, experiment: Experiment) -> bool:
+        """Whether the run needs a partition."""
+
+    def ranks_together(self, experiment: Experiment) -> int:
+        """Number of consecutive ranks that share the parts of one partition: all ranks by default.
+
+        With groups (`group_size` of split_parallel), these are the ranks of one group.
+        """
+        return experiment.num_ranks
+
+    def check(self, experiment: Experiment) -> list[Problem]:
+        """Conflicts with the other choices of the experiment."""
+        return []
+
+    def refuses_gpu_sampling(self, experiment: Experiment) -> Refusal | None:
+        """Why batches are made on the host although the run has GPUs; None: a sampler may make them on a GPU."""
+        return Refusal("this paradigm samples on the host")
+
+    def refuses_rounded_rows(self, experiment: Experiment) -> Refusal | None:
+        """Why rows between layers cannot be in bfloat16 (`train.activations`); None: they can."""
+        return Refusal("this paradigm exchanges other values than the rows of layers: sums, columns or parts of rows")
+
+    def refuses_capture(self, experiment: Experiment) -> Refusal | None:
+        """Why a step cannot be captured as a CUDA graph (`train.cuda_graph`); None: it can."""
+        return Refusal("its batches differ from step to step, or its steps wait for copies")
+
+    @abstractmethod
+    def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
+        """What the run needs for an experiment on a graph.
+
+        Args:
+            experiment: an experiment without conflicts.
+            facts: sizes of the graph.
+            sizes: sizes of the parts, if ranks work on parts that are already cut.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,16 +151,6 @@ class Experiment:
         return self.hardware.num_ranks
 
     @cached_property
-    def command(self) -> Command | None:
-        """The command that trains instead of gnnexp (`paradigm=external`); None if gnnexp trains."""
-        return cast("Command", self.paradigm) if self.paradigm.is_command else None
-
-    @property
-    def program_files(self) -> list[Path]:
-        """Files outside of gnnexp that the run executes as programs. Their content identifies it."""
-        return [] if self.command is None else self.command.own_files()
-
-    @cached_property
     def setting(self) -> Setting:
         """What the options of sampler, feature store, model and task may know of the other choices."""
         paradigm, model = self.paradigm, self.model
@@ -118,4 +167,7 @@ class Experiment:
             edge_identity=model.needs.edge_identity,
             scales=self.sampler.scales,
             sampler=target_of(self.sampler),
+            wants_partition=paradigm.wants_partition(self),
+            takes_vertex_cut=paradigm.takes_vertex_cut,
+            paradigm=type(paradigm).__module__.rpartition(".")[2],
         )

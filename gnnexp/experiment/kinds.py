@@ -17,7 +17,7 @@ KINDS = {
     "feature_store": "gnnexp.feature_stores.base.FeatureStoreOptions",
     "model": "gnnexp.models.model.ModelOptions",
     "task": "gnnexp.tasks.base.TaskOptions",
-    "paradigm": "gnnexp.paradigms.base.Method",
+    "paradigm": "gnnexp.experiment.experiment.Method",
     "tracker": "gnnexp.trackers.base.Tracker",
     "hardware.launcher": "gnnexp.launchers.base.Launcher",
 }

@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Literal, Self
 
 from gnnexp.components.schema import HardwareConfig
+from gnnexp.components.setting import Setting
 from gnnexp.errors import Problem
-from gnnexp.experiment.experiment import Experiment
 from gnnexp.launchers.queue.controller import Controller
 from gnnexp.measure.available import available_memory
 
@@ -62,8 +62,8 @@ class Launcher(ABC):
     # Whether the launcher also prepares the data of a run, in a job of its own before the ranks start.
     prepares: bool = False
 
-    def check(self, experiment: Experiment) -> list[Problem]:
-        """Problems of the experiment that this launcher does not support."""
+    def check(self, setting: Setting) -> list[Problem]:
+        """Problems of the run that this launcher does not support."""
         return []
 
     def check_here(self, hardware: HardwareConfig) -> list[Problem]:
@@ -96,9 +96,9 @@ class Launchers:
         self._kept: dict[str, Launcher] = {}
         self.controller = Controller()
 
-    def of(self, experiment: Experiment) -> Launcher:
-        """The experiment's launcher, or an earlier one with the same options."""
-        return self._kept.setdefault(experiment.config.group("hardware.launcher").text(), experiment.launcher)
+    def of(self, launcher: Launcher, options: str) -> Launcher:
+        """The launcher, or an earlier one with the same `options`, a text of its configuration."""
+        return self._kept.setdefault(options, launcher)
 
     def __enter__(self) -> Self:
         return self

@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 
 from gnnexp.components.schema import HardwareConfig
+from gnnexp.components.setting import Setting
 from gnnexp.errors import Problem
-from gnnexp.experiment.experiment import Experiment
 from gnnexp.files.disk import HeldFolder, subfolder
 from gnnexp.files.private import make_private, remove_private
 from gnnexp.launchers.base import Launcher, Outcome, lost_place
@@ -48,9 +48,9 @@ class LocalLauncher(Launcher):
         self.worker_module = worker_module
         self._ranks: Ranks | None = None
 
-    def check(self, experiment: Experiment) -> list[Problem]:
+    def check(self, setting: Setting) -> list[Problem]:
         """A local run has one machine, and the launching process waits for it."""
-        nodes = experiment.hardware.nodes
+        nodes = setting.hardware.nodes
         problems = (
             []
             if nodes == 1
@@ -63,7 +63,7 @@ class LocalLauncher(Launcher):
                 )
             ]
         )
-        if experiment.hardware.detach:
+        if setting.hardware.detach:
             problems.append(
                 Problem(
                     "hardware.detach",

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gnnexp.components.packages import is_installed, missing_package
 from gnnexp.components.schema import HardwareConfig
+from gnnexp.components.setting import Setting
 from gnnexp.errors import Problem, RunError
-from gnnexp.experiment.experiment import Experiment
 from gnnexp.files.disk import subfolder
 from gnnexp.files.private import make_private
 from gnnexp.launchers.base import Launcher, Outcome
@@ -149,7 +149,7 @@ class SlurmLauncher(Launcher):
         megabytes = None if self.mem_gb is None else megabytes_of(self.mem_gb)
         return int(megabytes * 2**20) if megabytes else None  # --mem=0 is all memory of the node
 
-    def check(self, experiment: Experiment) -> list[Problem]:
+    def check(self, setting: Setting) -> list[Problem]:
         """Problems for numbers that no cluster accepts."""
         key, minutes = "hardware.launcher.", minutes_of(self.time_min) or 0.0
         memory = None if self.mem_gb is None else megabytes_of(self.mem_gb)

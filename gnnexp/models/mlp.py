@@ -78,12 +78,12 @@ class MLPOptions(ModelOptions):
             in_dim, out_dim, **self.end_of_layer(index, residual=self.residual, norm=self.norm, bias=self.bias)
         )
 
-    def make(self) -> MLP:
+    def make(self) -> MLPModel:
         """The model of a rank."""
-        return MLP(self)
+        return MLPModel(self)
 
 
-class MLP(Model):
+class MLPModel(Model):
     """Dense layers, none of which reads neighbours."""
 
     def row_local(self, index: int) -> bool:

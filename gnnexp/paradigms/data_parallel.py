@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from gnnexp.components.facts import GraphFacts
+from gnnexp.components.plan import Plan, Sizes
 from gnnexp.errors import Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import Plan, Sizes
 from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.sparse import InputRows
 from gnnexp.job import Job

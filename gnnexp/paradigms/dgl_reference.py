@@ -24,9 +24,9 @@ from torch.nn.parallel import DistributedDataParallel
 from gnnexp.comm.communicator import Communicator
 from gnnexp.components.facts import GraphFacts, Need
 from gnnexp.components.locate import target_of
+from gnnexp.components.plan import Plan, Sizes
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import Plan, Sizes
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.job import Job

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from gnnexp.components.facts import GraphFacts, Need
+from gnnexp.components.plan import Plan, Resident, Sizes
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import Plan, Resident, Sizes
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job

@@ -21,10 +21,10 @@ from torch import Tensor
 
 from gnnexp.components.facts import GraphFacts
 from gnnexp.components.locate import target_of
+from gnnexp.components.plan import Plan, Sizes
 from gnnexp.errors import Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.optimization import is_elementwise
-from gnnexp.experiment.plan import Plan, Sizes
 from gnnexp.feature_stores.embedding import SlicedEmbeddingStore
 from gnnexp.feature_stores.sliced import SlicedStore, slice_bounds
 from gnnexp.graph.block import Batch, BatchKey, Block

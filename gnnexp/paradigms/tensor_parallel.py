@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gnnexp.components.facts import GraphFacts
+from gnnexp.components.plan import Plan, Resident, Sizes
 from gnnexp.errors import ConfigError, Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import Plan, Resident, Sizes
 from gnnexp.job import Job
 from gnnexp.models.layer import Layer
 from gnnexp.ops.dense.products import matmul_problems

@@ -18,9 +18,9 @@ from typing import Any, ClassVar, Literal
 from gnnexp.comm.arrival import Arrival
 from gnnexp.components.facts import GraphFacts
 from gnnexp.components.locate import choice_of
+from gnnexp.components.plan import Plan, Sizes
 from gnnexp.errors import ConfigError, Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import Plan, Sizes
 from gnnexp.job import Job
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.chunks.chunking import UNCUT, Chunking

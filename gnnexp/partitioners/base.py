@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from torch import Tensor
 
 from gnnexp.components.packages import is_installed, missing_package
+from gnnexp.components.setting import Setting
 from gnnexp.components.signature import decisive
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, check_partition
 from gnnexp.graph.storage.presample import Presample
@@ -61,28 +61,26 @@ class Partitioner(ABC):
     def assign(self, graph: Graph, num_parts: int) -> Owners:
         """Owners of all vertices, and in a vertex-cut of all edges; always 1 <= num_parts <= V."""
 
-    def check(self, experiment: Experiment) -> list[Problem]:
+    def check(self, setting: Setting) -> list[Problem]:
         """Problems that prevent a run with this partitioner; none if the paradigm needs no partition."""
-        paradigm = experiment.paradigm
-        if not paradigm.wants_partition(experiment):
+        if not setting.wants_partition:
             return []
-        alone = self.resolve(experiment.num_ranks) == 1
+        alone = self.resolve(setting.num_ranks) == 1
         missing = [] if alone else [package for package in self.requires if not is_installed(package)]
         return [
-            *self._check_cut(paradigm),
+            *self._check_cut(setting),
             *(missing_package("partitioner", self.method, package, "partitioner=random") for package in missing),
         ]
 
-    def _check_cut(self, paradigm: Any) -> list[Problem]:  # noqa: ANN401  paradigms import this module
+    def _check_cut(self, setting: Setting) -> list[Problem]:
         """A problem if this is a vertex-cut and the paradigm does not support vertex-cuts."""
-        if not self.vertex_cut or paradigm.takes_vertex_cut:
+        if not self.vertex_cut or setting.takes_vertex_cut:
             return []
-        name = type(paradigm).__module__.rpartition(".")[2]
         return [
             Problem(
                 "partitioner",
                 self.method,
-                f"is a vertex-cut; in {name} the owner of a vertex has all its in-edges",
+                f"is a vertex-cut; in {setting.paradigm} the owner of a vertex has all its in-edges",
                 "choose partitioner=metis, random or range",
             )
         ]

@@ -21,6 +21,7 @@ from gnnexp.graph.block import BatchKey, Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.ops.backends import make_backend
+from gnnexp.paradigms.base import trainer_of
 from gnnexp.samplers.fused import FusedOptions
 from gnnexp.training.assemble import Artifacts, assemble
 from gnnexp.training.optimization import Optimization
@@ -277,7 +278,7 @@ def step(experiment: Experiment, graph: Graph, comm: Communicator, repetitions: 
     """
     alone = Environment(local_rank=comm.rank, local_ranks=comm.size)
     job = assemble(experiment, Artifacts(graph), Path(), alone)
-    trainer = job.paradigm.trainer(job)
+    trainer = trainer_of(job)
     optimization = Optimization(job, trainer)
     trainer.module.train()
     seconds = []

@@ -17,13 +17,14 @@ from pathlib import Path
 import torch
 
 from gnnexp.components.facts import GraphFacts, Memory, Need
+from gnnexp.components.plan import Drawn, Plan, Resident
 from gnnexp.components.schema import TrainConfig
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.optimization import entries_of
-from gnnexp.experiment.plan import Drawn, Plan, Resident
 from gnnexp.feature_stores.base import Share
 from gnnexp.models.model import ModelOptions
+from gnnexp.paradigms.external.command import external_command
 from gnnexp.samplers.base import SamplerOptions
 
 # Peak of a rank with very little data (digits, 2 ranks, 5 runs: 463 to 466 MB; 296 MB right after the imports).
@@ -88,7 +89,7 @@ def estimate_memory(experiment: Experiment, facts: GraphFacts, plan: Plan, graph
         plan: plan of its paradigm. If parts are not cut yet, the plan assumes parts of equal size.
         graph_files: bytes of the graph's files.
     """
-    if experiment.command is not None:
+    if external_command(experiment) is not None:
         return _of_command(experiment, facts, plan, graph_files)
     hardware, train = experiment.hardware, experiment.train
     model, sampler, store = experiment.model, experiment.sampler, experiment.feature_store

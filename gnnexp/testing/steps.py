@@ -17,6 +17,7 @@ from gnnexp.feature_stores.embedding import EmbeddingStore
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.job import Job
+from gnnexp.paradigms.base import trainer_of
 from gnnexp.training.assemble import Artifacts, assemble
 from gnnexp.training.optimization import Optimization
 
@@ -103,7 +104,7 @@ def run_steps(
     with tempfile.TemporaryDirectory() as folder:
         artifacts = Artifacts(graph, partition, frequency)
         job = assemble(experiment_of(config), artifacts, Path(folder), read_environment())
-        trainer = job.paradigm.trainer(job)
+        trainer = trainer_of(job)
         optimization = Optimization(job, trainer)
         losses: list[tuple[float, int]] = []
         gradients: dict[str, torch.Tensor] = {}

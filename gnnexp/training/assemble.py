@@ -18,10 +18,11 @@ from gnnexp.comm.environment import Environment
 from gnnexp.comm.mesh import Mesh
 from gnnexp.components.facts import GraphFacts
 from gnnexp.components.locate import target_of
+from gnnexp.components.plan import Plan
 from gnnexp.components.schema import HardwareConfig
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import Plan, as_seen, facts_of
+from gnnexp.experiment.seen import as_seen, facts_of
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.feature_stores.cache import available_bytes
 from gnnexp.feature_stores.embedding import EmbeddingStore

@@ -17,6 +17,7 @@ from gnnexp.measure.ledger import Traffic
 from gnnexp.measure.memory import TensorMeter, host_peak_bytes, reset_host_peak
 from gnnexp.measure.record import RankRecord, record_of, reduce_epoch, step_losses
 from gnnexp.measure.trace import tracing
+from gnnexp.paradigms.base import trainer_of
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.record.records import EpochLog
 from gnnexp.training.best import Best, ending
@@ -162,7 +163,7 @@ def probe_memory(job: Job) -> dict[str, int]:
     """
     if job.device.type == "cuda":
         return {}
-    trainer = job.paradigm.trainer(job)
+    trainer = trainer_of(job)
     held, module = trainer.memory(), trainer.module
     module.train()
     batches = trainer.batches(0)

@@ -21,7 +21,7 @@ from gnnexp.cli.main import run_command
 from gnnexp.components.facts import GraphFacts
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.optimization import DEFAULT, optimizer_of
-from gnnexp.experiment.plan import as_seen
+from gnnexp.experiment.seen import as_seen
 from gnnexp.feature_stores.base import Share
 from gnnexp.feature_stores.embedding import EmbeddingOptions, SlicedEmbeddingOptions
 from gnnexp.graph.graph import Graph

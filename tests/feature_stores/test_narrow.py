@@ -14,7 +14,7 @@ from store_cases import STATIC, STORES, graph_of, reads_of, shard_of
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import read_environment
 from gnnexp.experiment.build import build, experiment_of, read
-from gnnexp.experiment.plan import facts_of
+from gnnexp.experiment.seen import facts_of
 from gnnexp.feature_stores.base import FeatureStoreOptions
 from gnnexp.feature_stores.sliced import SlicedStore
 from gnnexp.graph.graph import Graph

@@ -14,7 +14,7 @@ from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import Environment, read_environment
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import experiment_of, read
-from gnnexp.experiment.plan import facts_of
+from gnnexp.experiment.seen import facts_of
 from gnnexp.feature_stores.base import Share
 from gnnexp.feature_stores.local import LocalOptions
 from gnnexp.graph.shard import Shard

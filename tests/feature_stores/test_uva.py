@@ -17,7 +17,7 @@ from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import read_environment
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import build, experiment_of, read
-from gnnexp.experiment.plan import facts_of
+from gnnexp.experiment.seen import facts_of
 from gnnexp.feature_stores.base import FeatureStoreOptions
 from gnnexp.feature_stores.cache import FeatureCache
 from gnnexp.feature_stores.local import LocalOptions

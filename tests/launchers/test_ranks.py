@@ -15,7 +15,7 @@ from launching import HERE, gone, pids, prepare, starters, wait_until
 
 from gnnexp.components.schema import HardwareConfig
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.launchers.base import Launchers, Outcome
+from gnnexp.launchers.base import Launcher, Launchers, Outcome
 from gnnexp.launchers.local import LocalLauncher
 from gnnexp.launchers.ranks import Ranks
 
@@ -24,6 +24,11 @@ NODE = {"_target_": "gnnexp.launchers.local.LocalLauncher", "worker_module": "st
 
 def with_launcher(node: dict[str, str]) -> Experiment:
     return experiment_in({"hardware": {"launcher": node}})
+
+
+def kept(launchers: Launchers, experiment: Experiment) -> Launcher:
+    """The launcher that `launchers` keeps for these options."""
+    return launchers.of(experiment.launcher, experiment.config.group("hardware.launcher").text())
 
 
 @pytest.fixture
@@ -45,9 +50,9 @@ def launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tup
 
 def test_the_same_process_serves_the_next_launch_and_one_after_a_failure(launch) -> None:
     with Launchers() as launchers:
-        launcher = launchers.of(with_launcher(NODE))
+        launcher = kept(launchers, with_launcher(NODE))
         other = with_launcher({**NODE, "worker_module": "other"})
-        assert launchers.of(with_launcher(dict(NODE))) is launcher and launchers.of(other) is not launcher
+        assert kept(launchers, with_launcher(dict(NODE))) is launcher and kept(launchers, other) is not launcher
         outcomes, parents = zip(
             *[
                 launch(launcher, behaviours, threads=1)
@@ -63,7 +68,7 @@ def test_the_same_process_serves_the_next_launch_and_one_after_a_failure(launch)
 def test_another_environment_takes_another_process(launch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Allocators and OpenMP read theirs once, when a process starts."""
     with Launchers() as launchers:
-        launcher = launchers.of(with_launcher(NODE))
+        launcher = kept(launchers, with_launcher(NODE))
         _, first = launch(launcher, ["finish"], threads=1)
         _, second = launch(launcher, ["finish"], threads=2)
         monkeypatch.setenv("GNNEXP_TEST", "1")
@@ -76,13 +81,13 @@ def test_ranks_run_where_the_launching_process_is_now(launch, tmp_path: Path, mo
         for name in ("one", "two"):
             (tmp_path / name).mkdir()
             monkeypatch.chdir(tmp_path / name)
-            assert launch(launchers.of(with_launcher(NODE)), ["where"])[0].status == "finished", name
+            assert launch(kept(launchers, with_launcher(NODE)), ["where"])[0].status == "finished", name
             assert (tmp_path / name / "was_here").exists()
 
 
 def test_a_killed_starter_takes_its_ranks_along_and_the_next_launch_has_another(launch, tmp_path: Path) -> None:
     with Launchers() as launchers:
-        launcher = launchers.of(with_launcher(NODE))
+        launcher = kept(launchers, with_launcher(NODE))
         outcome, killed = launch(launcher, ["kill_parent", "sleep"])
         assert (outcome.status, outcome.kind, outcome.may_be_repeated) == ("failed", "killed", True)
         assert "forked from was ended" in outcome.reason
@@ -92,7 +97,7 @@ def test_a_killed_starter_takes_its_ranks_along_and_the_next_launch_has_another(
 
 def test_a_starter_that_died_between_two_runs_is_replaced(launch) -> None:
     with Launchers() as launchers:
-        launcher = launchers.of(with_launcher(NODE))
+        launcher = kept(launchers, with_launcher(NODE))
         killed = launch(launcher, ["finish"])[1]
         psutil.Process(int(killed)).kill()
         assert wait_until(lambda: gone(int(killed)), 20)
@@ -122,7 +127,7 @@ def test_later_ranks_have_what_rank_0_of_an_earlier_run_needed(
     """A lesson that is too long for the pipe or cannot be learned is left out; a failed run teaches nothing."""
     monkeypatch.setenv("LESSONS", "first,long,wrong,,last,failed,end")
     with Launchers() as launchers:
-        launcher = launchers.of(with_launcher({**NODE, "worker_module": "learning_worker"}))
+        launcher = kept(launchers, with_launcher({**NODE, "worker_module": "learning_worker"}))
         outcomes = [
             launch(launcher, behaviours, threads=1)[0].status
             for behaviours in (
@@ -154,7 +159,7 @@ def test_a_rank_leaves_at_once_but_after_its_threads_and_what_they_have_written(
 ) -> None:
     monkeypatch.setenv("LESSONS", "one,two")
     with Launchers() as launchers:
-        launcher = launchers.of(with_launcher({**NODE, "worker_module": "learning_worker"}))
+        launcher = kept(launchers, with_launcher({**NODE, "worker_module": "learning_worker"}))
         assert launch(launcher, ["finish"], threads=1)[0].status == "finished"
     (run,) = (folder for folder in tmp_path.iterdir() if folder.name.isdecimal())
     assert (run / "asked").read_text() == "by atexit" and (run / "joined").read_text() == "a thread"

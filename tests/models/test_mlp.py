@@ -14,7 +14,7 @@ from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.partition import Partition
 from gnnexp.graph.shard import Shard
 from gnnexp.models.layer import Degrees
-from gnnexp.models.mlp import MLP, MLPOptions
+from gnnexp.models.mlp import MLPModel, MLPOptions
 from gnnexp.samplers.fused import FusedOptions
 from gnnexp.testing.exactness import assert_exact, cut_parts, parts
 from gnnexp.testing.graphs import nasty_graph
@@ -49,7 +49,7 @@ def batch() -> Batch:
     return sampler.sample(torch.arange(5, 40, dtype=torch.int32), BatchKey(0, 0, 0), 35)
 
 
-def model(**options: Any) -> MLP:
+def model(**options: Any) -> MLPModel:
     made = MLPOptions(hidden=8, layers=2, dropout=0.0, **options).make()
     made.setup(13, 4, Degrees.of(GRAPH), seed=0, dtype=torch.float64, device=torch.device("cpu"))
     return made
@@ -60,7 +60,7 @@ def features(batch: Batch) -> Tensor:
     return GRAPH.features[batch.blocks[0].src_ids.long()].double()
 
 
-def plain(of: MLP) -> nn.Sequential:
+def plain(of: MLPModel) -> nn.Sequential:
     """The same in PyTorch's own words, with the same parameters."""
     linears = nn.Linear(13, 8), nn.Linear(8, 4)
     for linear, layer in zip(linears, of.layers, strict=True):

@@ -11,6 +11,7 @@ from captured import assert_same, captured_config, trained
 from stopping import attempt, curve, undisturbed
 
 from emulated_gpu import is_wanted
+from gnnexp.paradigms.base import trainer_of
 from gnnexp.comm.environment import read_environment
 from gnnexp.errors import ConfigError, RunError
 from gnnexp.experiment.build import experiment_of
@@ -208,7 +209,7 @@ def test_a_run_records_which_epochs_were_replayed_and_frees_the_graph_with_the_t
     config = {**captured_config("sage", PLAIN, captured=True, train={"epochs": 6}), "trace": 4}
     graph = nasty_graph()
     job = assemble(experiment_of(config), Artifacts(graph, parts(graph, 1)), tmp_path, read_environment())
-    trainer = job.paradigm.trainer(job)
+    trainer = trainer_of(job)
     there = weakref.ref(trainer)
     train(job, trainer, EpochLog(tmp_path, 0), {})
     del trainer
@@ -227,7 +228,7 @@ def test_the_epoch_that_is_traced_is_never_the_one_that_is_captured(tmp_path):
     config = {**captured_config("sage", PLAIN, captured=True), "trace": 3}
     graph = nasty_graph()
     job = assemble(experiment_of(config), Artifacts(graph, parts(graph, 1)), tmp_path, read_environment())
-    trainer = job.paradigm.trainer(job)
+    trainer = trainer_of(job)
     replayed = []
     for epoch in range(1, 6):
         job.timer.start_epoch()

@@ -12,7 +12,7 @@ from weighted import SCALING, remembered, signed_graph
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.check import check_data
-from gnnexp.experiment.plan import facts_of
+from gnnexp.experiment.seen import facts_of
 from gnnexp.testing.exactness import assert_exact, compare
 from gnnexp.testing.graphs import nasty_graph, typed_graph, weighted_graph
 from gnnexp.testing.steps import MODELS, small_config

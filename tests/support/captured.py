@@ -14,6 +14,7 @@ from full_graph import full_config
 from torch import Tensor
 
 from emulated_gpu import counting, is_wanted
+from gnnexp.paradigms.base import trainer_of
 from gnnexp.comm.environment import read_environment
 from gnnexp.experiment.build import experiment_of
 from gnnexp.graph.graph import Graph
@@ -83,7 +84,7 @@ def trained(
     partition = (cut_parts if cut else parts)(graph, environment.num_ranks)
     with tempfile.TemporaryDirectory() as folder:
         job = assemble(experiment_of(config), Artifacts(graph, partition), Path(folder), environment)
-        trainer = job.paradigm.trainer(job)
+        trainer = trainer_of(job)
         optimization, evaluation = Optimization(job, trainer), Evaluation(job, trainer) if evaluate else None
         ended = Ended([], [], [], [], [], [], job.timer.end_epoch(), {}, 0, 0, 0)
         job.comm.ledger.take()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gnnexp.paradigms.base import trainer_of
 from gnnexp.comm.environment import Environment
 from gnnexp.components.facts import GraphFacts
 from gnnexp.components.setting import Setting
@@ -13,7 +14,8 @@ from gnnexp.errors import Problem
 from gnnexp.experiment.build import experiment_of, read
 from gnnexp.experiment.check import check_data
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import Plan, Sizes, facts_of
+from gnnexp.experiment.seen import facts_of
+from gnnexp.components.plan import Plan, Sizes
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.parts import Parts
 from gnnexp.job import Job
@@ -45,7 +47,7 @@ def trained(
     """The records of a run on this rank, trained as a worker does it."""
     job = assemble(experiment_of(config), artifacts, folder, environment)
     probed = probe_memory(job)
-    train(job, job.paradigm.trainer(job), EpochLog(folder, environment.rank), probed)
+    train(job, trainer_of(job), EpochLog(folder, environment.rank), probed)
     return read_epochs(folder)
 
 
@@ -54,7 +56,7 @@ def assembled(
 ) -> tuple[Job, Any]:
     """A rank's job and its trainer, of a whole resolved configuration."""
     job = assemble(experiment_of(config), artifacts, folder, environment)
-    return job, job.paradigm.trainer(job)
+    return job, trainer_of(job)
 
 
 def data_problems(config: Mapping[str, Any], graph: Graph) -> list[Problem]:

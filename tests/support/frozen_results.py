@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import gnnexp
+from gnnexp.paradigms.base import trainer_of
 from gnnexp.cli.console import make_console
 from gnnexp.cli.running.execute import execute
 from gnnexp.cli.running.prepare import checked_config, prepare
@@ -101,7 +102,7 @@ def _trained(config: dict[str, Any], artifacts: Artifacts, run_dir: Path) -> Non
     environment = read_environment()
     job = assemble(experiment_of(config), artifacts, run_dir, environment)
     probed = probe_memory(job)
-    train(job, job.paradigm.trainer(job), EpochLog(run_dir, environment.rank), probed)
+    train(job, trainer_of(job), EpochLog(run_dir, environment.rank), probed)
     job.store.finish()
     job.comm.release()
 

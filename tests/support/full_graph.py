@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from gnnexp.components.facts import GraphFacts
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import Plan, Sizes
+from gnnexp.components.plan import Plan, Sizes
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.models.decoupled import Decoupled

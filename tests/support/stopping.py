@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 import torch
 
+from gnnexp.paradigms.base import trainer_of
 from gnnexp.comm.agreement import Agreement
 from gnnexp.comm.environment import read_environment
 from gnnexp.comm.slices import slices_of
@@ -41,7 +42,7 @@ def attempt(
         experiment_of(config), artifacts or _artifacts(config, environment.num_ranks), directory, environment
     )
     probed = probe_memory(job)
-    trainer = job.paradigm.trainer(job)
+    trainer = trainer_of(job)
     steps, work = 0, trainer.forward_backward
 
     def interrupted(batch: Any) -> Any:

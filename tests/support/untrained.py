@@ -10,7 +10,7 @@ from gnnexp.api.inference import InferenceComponents
 from gnnexp.api.trained import TrainedModel
 from gnnexp.cli.running.prepare import checked_config
 from gnnexp.experiment.build import experiment_of
-from gnnexp.experiment.plan import as_seen
+from gnnexp.experiment.seen import as_seen
 from gnnexp.graph.graph import Graph
 from gnnexp.models.layer import Degrees
 

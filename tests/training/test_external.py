@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 from launching import gone, wait_until
 
+from gnnexp.paradigms.external.command import external_command
 from gnnexp.comm.environment import Environment
 from gnnexp.config.compose import compose
 from gnnexp.errors import CommandError, DataError, DivergedError, HangError
@@ -66,12 +67,13 @@ class Place:
             "provenance": {} if inputs is None else {"inputs": inputs},
         }
         experiment = experiment_of(config)
-        assert experiment.command is not None
+        command = external_command(experiment)
+        assert command is not None
         return follow(
             self.run_dir,
             request,
             experiment,
-            experiment.command,
+            command,
             Environment(),
             RunCode({}),
             [],

@@ -24,6 +24,7 @@ import torch
 from benchmarks.gpu.estimate.kernels import SampledByTriton, kernel_work, record_launches
 from benchmarks.gpu.estimate.work import Meter, Work
 from emulated_gpu import counting
+from gnnexp.paradigms.base import trainer_of
 from gnnexp.comm.environment import read_environment
 from gnnexp.datasets.generated.dcsbm import Dcsbm
 from gnnexp.experiment.build import experiment_of
@@ -109,7 +110,7 @@ def counted_steps(
     found = []
     with tempfile.TemporaryDirectory() as folder, sampled:
         job = assemble(experiment_of(config), Artifacts(graph), Path(folder), read_environment())
-        trainer = job.paradigm.trainer(job)
+        trainer = trainer_of(job)
         optimization, batches = Optimization(job, trainer), _endless(trainer)
         trainer.module.train()
         for step in range(_WARM_UP + steps):

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from gnnexp.paradigms.base import trainer_of
 from gnnexp.comm.environment import Environment
 from gnnexp.experiment.build import experiment_of, read
 from gnnexp.graph.graph import Graph
@@ -93,7 +94,7 @@ class Training:
 
     def __init__(self, config: Mapping[str, Any], graph: Graph, partition: Partition | None = None) -> None:
         self._job = job = assemble(experiment_of(config), Artifacts(graph, partition), Path(), Environment())
-        self._trainer = job.paradigm.trainer(job)
+        self._trainer = trainer_of(job)
         self._optimization = Optimization(job, self._trainer)
         self._trainer.module.train()
 

@@ -19,7 +19,7 @@ from gnnexp.components.facts import GraphFacts
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.optimization import entries_of
-from gnnexp.experiment.plan import Plan, Sizes
+from gnnexp.components.plan import Plan, Sizes
 from gnnexp.job import Job
 from gnnexp.paradigms.checks import plain_features, whole_topology
 from gnnexp.paradigms.data_parallel import DataParallel, DataParallelTrainer, Loaded

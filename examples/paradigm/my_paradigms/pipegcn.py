@@ -18,7 +18,7 @@ from gnnexp.comm.background import Background
 from gnnexp.components.facts import GraphFacts
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import Plan, Sizes
+from gnnexp.components.plan import Plan, Sizes
 from gnnexp.job import Job
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.trainer import Trainer

@@ -13,7 +13,7 @@ import torch
 from gnnexp.components.facts import GraphFacts
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import Plan, Sizes
+from gnnexp.components.plan import Plan, Sizes
 from gnnexp.job import Job
 from gnnexp.paradigms.data_parallel import DataParallel, DataParallelTrainer, Loaded
 

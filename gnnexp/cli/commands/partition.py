@@ -15,7 +15,7 @@ from gnnexp.components.locate import missing_module, target_of
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import facts_of
+from gnnexp.experiment.seen import facts_of
 from gnnexp.files.cache import cache_root
 from gnnexp.graph.partition import Partition, open_partition
 from gnnexp.partitioners.streams.streaming import StreamPartitioner

@@ -28,6 +28,7 @@ from gnnexp.launchers.queue.answers import Alive, UnknownJob
 from gnnexp.launchers.queue.controller import Controller
 from gnnexp.launchers.queue.evidence import SILENT_S, job_state_of, last_sign
 from gnnexp.launchers.queue.slurm_jobs import forget_submission
+from gnnexp.paradigms.external.command import external_command, program_files
 from gnnexp.provenance.code import RunCode, code_of_config, package_digest
 from gnnexp.provenance.recorded import (
     RESULT_VERSION,
@@ -197,8 +198,9 @@ def _reopen(run_dir: Path, experiment: Experiment, console: Console, *, changed_
     for problem in problems:
         console.print(marked("cannot be used:", "yellow", f" {problem}"), soft_wrap=True)
     place = "its start" if checkpoint is None else f"epoch {checkpoint.position.epoch}, step {checkpoint.position.step}"
-    if experiment.command is not None:
-        place = experiment.command.restart
+    command = external_command(experiment)
+    if command is not None:
+        place = command.restart
     console.print(f"going on with {run_dir} from {place}", soft_wrap=True)
     if began := _other_code(run_dir):
         console.print(f"  note: other code of gnnexp began this run ({began}); the record names both", soft_wrap=True)
@@ -223,7 +225,7 @@ def _check_inputs(experiment: Experiment, provenance: Mapping[str, Any]) -> None
         key, file = (
             (f"{names[0]}.path", experiment.partitioner.reads_file)
             if names[0] == "partitioner"
-            else (names[0], ", ".join(map(str, experiment.program_files)))
+            else (names[0], ", ".join(map(str, program_files(experiment))))
         )
         raise DataError(Problem(key, file, "has changed since the run began", "restore the file, or start a new run"))
 

@@ -10,6 +10,7 @@ from gnnexp.cli.console import made_table, make_console, marked
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.prepare import checked_config
 from gnnexp.components.facts import Memory
+from gnnexp.components.plan import Plan
 from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.generated.synthetic import Synthetic
 from gnnexp.datasets.published.digits import Digits
@@ -17,7 +18,7 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.check import check_data, split_notes
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import Plan, facts_of
+from gnnexp.experiment.seen import facts_of
 from gnnexp.files.cache import cache_root
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.format import open_graph

@@ -125,7 +125,14 @@ def carry_out(
         )
         printer = EpochPrinter(console, run_dir)
         printer.start()
-        outcome = _launched(run_dir, experiment.hardware, console, launchers.of(experiment), printer)
+        options = experiment.config.group("hardware.launcher").text()
+        outcome = _launched(
+            run_dir,
+            experiment.hardware,
+            console,
+            launchers.of(experiment.launcher, options),
+            printer,
+        )
         if outcome.asked is not None and outcome.status != "interrupted":
             signal.raise_signal(outcome.asked)
         if outcome.status == "finished":

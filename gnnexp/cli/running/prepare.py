@@ -18,6 +18,7 @@ from rich.text import Text
 from gnnexp.cli.running.folders import check_run_dir
 from gnnexp.components.facts import GraphFacts
 from gnnexp.components.locate import missing_module, target_of
+from gnnexp.components.plan import Plan
 from gnnexp.config.compose import ComposedConfig, Draft, draft
 from gnnexp.config.folders import PRIMARY
 from gnnexp.config.plugins import note_left_out
@@ -26,7 +27,7 @@ from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import Reading, read
 from gnnexp.experiment.check import check_data
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import Plan, facts_of
+from gnnexp.experiment.seen import facts_of
 from gnnexp.files.cache import cache_root
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import open_partition
@@ -34,6 +35,7 @@ from gnnexp.graph.parts import open_parts
 from gnnexp.graph.storage.presample import Presample
 from gnnexp.graph.stream import EdgeChunk, EdgeStream
 from gnnexp.launchers.local import LocalLauncher
+from gnnexp.paradigms.external.command import program_files
 from gnnexp.paradigms.external.files import digest_of_all, digests_of
 from gnnexp.partitioners.streams.streaming import StreamPartitioner
 from gnnexp.preparation.artifacts import (
@@ -241,7 +243,7 @@ def inputs_of(experiment: Experiment) -> dict[str, str]:
     if experiment.partitioner.reads_file:
         options = json.dumps(experiment.partitioner.options(), sort_keys=True)
         digests["partitioner"] = hashlib.sha256(options.encode()).hexdigest()[:16]
-    if files := experiment.program_files:
+    if files := program_files(experiment):
         digests["paradigm.command"] = digest_of_all(digests_of(files))
     return digests
 

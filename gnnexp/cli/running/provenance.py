@@ -21,6 +21,7 @@ from gnnexp.datasets.base import ROOT_VARIABLE, Dataset
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.run_key import run_key
 from gnnexp.graph.graph import Graph
+from gnnexp.paradigms.external.command import program_files
 from gnnexp.provenance.code import code_of_config, own_files
 from gnnexp.provenance.machine import hardware
 from gnnexp.provenance.recorded import RESULT_VERSION
@@ -62,7 +63,7 @@ def _own_places(composed: ComposedConfig, experiment: Experiment) -> list[Path]:
     plugins = composed.folders.plugins
     folders = [folder for folder in composed.folders.theirs if plugins.of_file(folder) is None]
     files = [file for folder in folders for file in yaml_files(folder)]
-    return [*own_files(composed.config), *experiment.program_files, *files]
+    return [*own_files(composed.config), *program_files(experiment), *files]
 
 
 def recorded_origin(dataset: Dataset) -> dict[str, str | bool] | None:

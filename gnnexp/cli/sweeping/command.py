@@ -24,7 +24,7 @@ from gnnexp.cli.sweeping.submitted import ArrayExecutor, submits
 from gnnexp.config.compose import ComposedConfig
 from gnnexp.errors import ConfigError, DataError, Problem, ProblemsError
 from gnnexp.experiment.check import check_data
-from gnnexp.experiment.plan import facts_of
+from gnnexp.experiment.seen import facts_of
 from gnnexp.files.cache import cache_root
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.format import open_graph

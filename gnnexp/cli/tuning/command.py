@@ -34,6 +34,7 @@ from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.launchers.base import Launchers
 from gnnexp.measure.merit import lower_is_better
+from gnnexp.paradigms.external.command import external_command
 from gnnexp.reports.budgets import describe_budgets
 from gnnexp.reports.layout import check_named, read_layout
 
@@ -182,7 +183,7 @@ def _check_goal(experiment: Experiment, tuning: Tuning) -> list[Problem]:
         )
     if tuning.pruner != "none" and train.stop_below is not None:
         problems.append(Problem(LIMITS, train.stop_below, "pruning sets this key", "leave it out, or pruner: none"))
-    if tuning.pruner != "none" and experiment.command is not None:
+    if tuning.pruner != "none" and external_command(experiment) is not None:
         problems.append(
             Problem("tune.pruner", tuning.pruner, "an external command decides itself when it ends", "pruner: none")
         )

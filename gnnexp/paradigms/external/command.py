@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Literal
 
 from gnnexp.components.facts import GraphFacts
+from gnnexp.components.plan import Drawn, Plan, Sizes
 from gnnexp.components.signature import unknown
 from gnnexp.errors import Problem
-from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import Drawn, Plan, Sizes
+from gnnexp.experiment.experiment import Experiment, Method
 from gnnexp.files.regular import is_file, is_folder
-from gnnexp.paradigms.base import Method
 from gnnexp.paradigms.external.files import files_of, program
 
 # Groups that a command may obey. The data is handed on, so every command uses it.
@@ -38,7 +37,6 @@ class Command(Method):
     """
 
     takes_vertex_cut = True
-    is_command = True
 
     command: tuple[str | int | float, ...] = ()
     processes: Literal["rank", "run"] = "rank"
@@ -158,3 +156,14 @@ class Command(Method):
             for name in self.files
             if not is_file(Path(name)) and not is_folder(Path(name))
         ]
+
+
+def external_command(experiment: Experiment) -> Command | None:
+    """The command that trains instead of gnnexp (`paradigm=external`); None if gnnexp trains."""
+    return experiment.paradigm if isinstance(experiment.paradigm, Command) else None
+
+
+def program_files(experiment: Experiment) -> list[Path]:
+    """Files outside of gnnexp that the run executes as programs. Their content identifies it."""
+    command = external_command(experiment)
+    return [] if command is None else command.own_files()

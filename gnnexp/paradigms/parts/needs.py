@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gnnexp.components.facts import GraphFacts, Need
-from gnnexp.experiment.plan import Drawn
+from gnnexp.components.plan import Drawn
 from gnnexp.graph.parts import BYTES_PER_EDGE, BYTES_PER_TYPED_EDGE, PartSizes
 
 

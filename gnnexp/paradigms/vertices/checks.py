@@ -7,9 +7,9 @@ import torch
 from gnnexp.comm.arrival import Arrival
 from gnnexp.components.facts import GraphFacts, Need
 from gnnexp.components.locate import choice_of, target_of
+from gnnexp.components.plan import Resident
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import Resident
 from gnnexp.paradigms.checks import attends, block_degrees, block_layers, one_part_per_rank
 from gnnexp.paradigms.chunks.chunking import UNCUT, Chunking
 from gnnexp.paradigms.loops.full_graph import check_full_graph

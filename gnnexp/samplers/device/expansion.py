@@ -14,8 +14,8 @@ from torch import Tensor
 
 from gnnexp.graph.block import Block
 from gnnexp.kernels.crossing import back
-from gnnexp.samplers.device.hops import DeviceHops, Drawn
-from gnnexp.samplers.device.vertices import Tables, Vertices
+from gnnexp.samplers.device.hops import DeviceHops, HopEdges
+from gnnexp.samplers.device.vertices import VertexTables, Vertices
 
 
 class DeviceExpansion:
@@ -26,7 +26,7 @@ class DeviceExpansion:
     """
 
     def __init__(self, there: DeviceHops) -> None:
-        self._there, self._tables = there, Tables(there.num_nodes, there.device)
+        self._there, self._tables = there, VertexTables(there.num_nodes, there.device)
 
     def blocks(self, seeds: Tensor, hop_keys: Sequence[int]) -> tuple[tuple[Block, ...], Tensor]:
         """Blocks of a batch on the device, input side first, and the `[S]` input vertices on the host.
@@ -64,7 +64,7 @@ class DeviceExpansion:
         )
         return tuple(blocks), ids[: known[-1]]
 
-    def _block(self, src_ids: Tensor, num_dst: int, num_edges: int, drawn: Drawn, sources: Tensor) -> Block:
+    def _block(self, src_ids: Tensor, num_dst: int, num_edges: int, drawn: HopEdges, sources: Tensor) -> Block:
         """Views of the real entries."""
         there, positions = self._there, None if drawn.positions is None else drawn.positions[:num_edges]
         return Block(

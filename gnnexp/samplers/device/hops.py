@@ -86,7 +86,7 @@ def kernels_for(device: torch.device, kernel: str = "triton") -> HopKernels:
     return cast("HopKernels", hop)
 
 
-class Drawn(NamedTuple):
+class HopEdges(NamedTuple):
     """The edges that destinations drew. Arrays may be longer than their real entries.
 
     Attributes:
@@ -206,7 +206,7 @@ class DeviceHops:
         loops: int,
         edge_ids: bool = False,
         times: int = 1,
-    ) -> Drawn:
+    ) -> HopEdges:
         """The edges that vertices draw in a hop.
 
         Args:
@@ -228,7 +228,7 @@ class DeviceHops:
             size, bound = torch.cat((count, bounds[-1:])).tolist()
             bounds = bounds[: size + 1]
         if fanout >= 0:
-            return Drawn(
+            return HopEdges(
                 bounds,
                 *self.kernels.draw_edges(
                     self._indptr,
@@ -246,7 +246,7 @@ class DeviceHops:
                 size,
             )
         found, positions = self._all(vertices[:size], bounds, bound, loops)
-        return Drawn(bounds, found, positions if wanted else None, size)
+        return HopEdges(bounds, found, positions if wanted else None, size)
 
     def _all(self, vertices: Tensor, bounds: Tensor, num_edges: int, loops: int) -> tuple[Tensor, Tensor]:
         """Source and position of all edges of the vertices."""

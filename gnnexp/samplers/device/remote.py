@@ -22,8 +22,8 @@ from gnnexp.graph.shard import Shard
 from gnnexp.kernels.crossing import across, back
 from gnnexp.kernels.samplers.hop import group_by_owner
 from gnnexp.samplers.device.expansion import check_seeds
-from gnnexp.samplers.device.hops import DeviceHops, Drawn, assert_same, hop_key, taken
-from gnnexp.samplers.device.vertices import Tables, Vertices
+from gnnexp.samplers.device.hops import DeviceHops, HopEdges, assert_same, hop_key, taken
+from gnnexp.samplers.device.vertices import VertexTables, Vertices
 from gnnexp.samplers.layerwise import LayerSampler, Neighbours
 from gnnexp.samplers.remote import RemoteExpansion
 
@@ -55,7 +55,7 @@ class _Hop(NamedTuple):
         received_bytes: what other ranks sent.
     """
 
-    drawn: Drawn
+    drawn: HopEdges
     data: Sequence[Tensor]
     num_answered: int | None
     received_bytes: int
@@ -72,7 +72,7 @@ class _Answered(NamedTuple):
         num_requests: number of requests of other ranks.
     """
 
-    drawn: Drawn
+    drawn: HopEdges
     columns: Mapping[str, Tensor]
     ends: Tensor
     replies: list[Tensor]
@@ -95,7 +95,7 @@ class DeviceRemoteExpansion:
     ) -> None:
         self._there, self._comm, self._host, self._foreign_seeds = there, comm, host, foreign_seeds
         self._owner = shard.owner.to(there.device)
-        self._tables = Tables(there.num_nodes, there.device)
+        self._tables = VertexTables(there.num_nodes, there.device)
         self._compares = True
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int) -> Batch:
@@ -210,7 +210,7 @@ class DeviceRemoteExpansion:
             )
         return _Answered(drawn, columns, ends, replies, num_requests)
 
-    def _columns(self, drawn: Drawn) -> Mapping[str, Tensor]:
+    def _columns(self, drawn: HopEdges) -> Mapping[str, Tensor]:
         """`[E]` data of drawn edges, by field of `Block`. Without parallel edges in this part, an occurrence is 0."""
         found, there = drawn.found, self._there
         if drawn.positions is None:
@@ -278,7 +278,7 @@ class DeviceRemoteExpansion:
         ids, *data = (values if values.numel() else values.new_zeros(1) for values in columns.values())
         found = torch.where(positions < 0, frontier[rows], ids[positions.clamp(min=0)])
         return _Hop(
-            Drawn(bounds, found, None, own.numel()),
+            HopEdges(bounds, found, None, own.numel()),
             [taken(values, positions) for values in data],
             num_answered,
             received_bytes,

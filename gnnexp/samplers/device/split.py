@@ -20,8 +20,8 @@ from gnnexp.graph.shard import Shard
 from gnnexp.kernels.crossing import across, back
 from gnnexp.kernels.samplers.hop import group_by_owner
 from gnnexp.samplers.device.expansion import check_seeds
-from gnnexp.samplers.device.hops import DeviceHops, Drawn, assert_same, hop_keys
-from gnnexp.samplers.device.vertices import Tables, Vertices, relabelled
+from gnnexp.samplers.device.hops import DeviceHops, HopEdges, assert_same, hop_keys
+from gnnexp.samplers.device.vertices import VertexTables, Vertices, relabelled
 from gnnexp.samplers.layerwise import LayerSampler
 from gnnexp.samplers.split import SplitBatch, Splitter
 
@@ -51,7 +51,7 @@ class _Hop(NamedTuple):
         shuffle: index of the rows that are exchanged; the number of local rows is not known yet.
     """
 
-    drawn: Drawn
+    drawn: HopEdges
     sources: Tensor
     crossing: Tensor
     foreign: Tensor
@@ -71,7 +71,7 @@ class DeviceSplitter:
     def __init__(self, there: DeviceHops, shard: Shard, comm: Communicator, host: Splitter | None = None) -> None:
         self._there, self._comm, self._host = there, comm, host
         self._owner = shard.owner.to(there.device)
-        self._tables = Tables(there.num_nodes, there.device)
+        self._tables = VertexTables(there.num_nodes, there.device)
 
     def sample(self, local_targets: Tensor, key: BatchKey, global_count: int) -> SplitBatch:
         """`Splitter.sample`.

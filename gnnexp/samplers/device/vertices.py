@@ -32,7 +32,7 @@ class Table:
         self.entries.index_fill_(0, vertices.long(), NOWHERE)
 
 
-class Tables:
+class VertexTables:
     """One table for each batch that is made at the same time.
 
     Args:
