@@ -9,9 +9,9 @@ from pathlib import Path
 
 import psutil
 
-from gnnexp.paradigms.base import trainer_of
 from gnnexp.comm.environment import read_environment
 from gnnexp.experiment.build import experiment_of
+from gnnexp.paradigms.base import trainer_of
 from gnnexp.training.assemble import Artifacts, assemble
 from gnnexp.training.checkpoint import Position
 from gnnexp.training.interruption import Interruption

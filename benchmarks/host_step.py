@@ -17,7 +17,6 @@ With `--base`, steps of an earlier commit run in turn with those of this checkou
 
 from __future__ import annotations
 
-from gnnexp.paradigms.base import trainer_of
 import argparse
 import cProfile
 import ctypes
@@ -39,6 +38,8 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from machine import keep
+
+from gnnexp.paradigms.base import trainer_of
 
 HERE = Path(__file__).parents[1]
 SAGE = {"_target_": "gnnexp.models.sage.SAGEOptions", "hidden": 16, "layers": 3, "dropout": 0.5, "input_dropout": 0.0}

@@ -14,11 +14,11 @@ from typing import Any
 
 from machine import keep
 
-from gnnexp.paradigms.base import trainer_of
 from gnnexp.comm.environment import Environment
 from gnnexp.config.compose import compose
 from gnnexp.experiment.build import experiment_of
 from gnnexp.graph.graph import Graph
+from gnnexp.paradigms.base import trainer_of
 from gnnexp.training.assemble import Artifacts, assemble
 from gnnexp.training.evaluate import Evaluation
 from gnnexp.training.optimization import Optimization

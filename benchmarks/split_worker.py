@@ -8,10 +8,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from gnnexp.paradigms.base import trainer_of
 from gnnexp.comm.environment import read_environment
 from gnnexp.experiment.build import experiment_of
 from gnnexp.graph.block import BatchKey
+from gnnexp.paradigms.base import trainer_of
 from gnnexp.paradigms.split_parallel import SplitTrainer
 from gnnexp.training.assemble import Artifacts, assemble
 

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 
 from emulated_gpu import counting
-from gnnexp.paradigms.base import trainer_of
 from gnnexp.comm.environment import read_environment
 from gnnexp.experiment.build import experiment_of
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
+from gnnexp.paradigms.base import trainer_of
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.training.assemble import Artifacts, assemble
 from gnnexp.training.optimization import Optimization

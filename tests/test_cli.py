@@ -162,7 +162,7 @@ def test_cfg_prints_the_resolved_configuration(capsys: pytest.CaptureFixture[str
         (["run", "hardware.straggler.rank=9"], ["hardware.straggler=9", "is gone"]),
         (["run", "+hardware.straggler={rank:9}"], ["hardware.straggler={'rank': 9}", "is gone"]),
         (["run", "hardware.launcher=slurm"], ["hardware.launcher._target_=package.module.Class"]),
-        (["run", "paradigm._target_=gnnexp.models.gat.GATOptions"], ["gnnexp.paradigms.base.Method", "1 config"]),
+        (["run", "paradigm._target_=gnnexp.models.gat.GATOptions"], ["experiment.Method", "1 config"]),
         (["run", "tracker.uri=foo://bar"], ["tracker.uri", "sqlite"]),
         (["run", "dataset=rmat", "dataset.scale=-1"], ["dataset.scale=-1"]),
         (["run", "dataset=planetoid", "dataset.path=/dev/null"], ["dataset.path='/dev/null'", "1 data problem"]),

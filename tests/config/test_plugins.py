@@ -10,7 +10,7 @@ import pytest
 from installing import Install, installing
 
 from gnnexp.cli.main import run_command
-from gnnexp.cli.running.prepare import checked
+from gnnexp.cli.running.prepare import checked_config
 from gnnexp.config.compose import compose
 from gnnexp.config.folders import find_folders
 from gnnexp.config.plugins import GROUP
@@ -53,7 +53,7 @@ def write(tmp_path: Path, package: str, choice: str, text: str) -> Path:
 
 def refusal_of(*overrides: str) -> str:
     with pytest.raises(ConfigError) as caught:
-        checked((*DIGITS, *overrides), None)
+        checked_config((*DIGITS, *overrides), None)
     assert len(caught.value.problems) == 1
     return str(caught.value)
 
@@ -67,7 +67,7 @@ def test_a_choice_is_listed_with_its_package_and_imported_only_if_it_is_chosen(
     assert choices["good"]["about"] == "My model." and choices["good"]["package"] == "good-models 1.0"
     assert choices["gcn"]["package"] == choices["gcn"]["file"] == ""
     assert "did you mean model=good?" in refusal_of("model=godo") and "good" not in sys.modules
-    assert checked((*DIGITS, "model=good"), None).config["model"]["_target_"] == "good.mine.Mine"
+    assert checked_config((*DIGITS, "model=good"), None).config["model"]["_target_"] == "good.mine.Mine"
     assert "good.mine" in sys.modules
 
 
@@ -118,8 +118,8 @@ def test_a_bad_file_leaves_its_plug_in_out_and_the_rest_works(
     assert "bad-models 1.0" in said and says in said and said.count("fix:") == 1
     assert "pip uninstall bad-models" in said and (str(file) in said or case == "another has it")
     assert not capsys.readouterr().err, "what is refused is not noted, too"
-    assert checked((*DIGITS, "model=good"), None).config["model"]["_target_"] == "good.mine.Mine"
-    checked((*DIGITS, "model=gcn"), None)
+    assert checked_config((*DIGITS, "model=good"), None).config["model"]["_target_"] == "good.mine.Mine"
+    checked_config((*DIGITS, "model=gcn"), None)
     notes = capsys.readouterr().err
     assert notes.count("note: left out: plug-in bad ") == 1 and says in notes
     assert ("plug-in other" in notes) == (case == "another has it")
@@ -141,7 +141,7 @@ def test_two_plug_ins_of_one_name_are_left_out(install: Install, capsys: pytest.
     install("good-models", mine="good")
     install("other-models", mine="other")
     assert "good-models, other-models several installed packages have plug-ins of this name" in refusal_of("model=good")
-    checked((*DIGITS, "model=gcn"), None)
+    checked_config((*DIGITS, "model=gcn"), None)
     assert capsys.readouterr().err.count("several installed packages") == 1
 
 
@@ -163,7 +163,7 @@ def test_a_class_that_cannot_be_imported_is_named_with_package_and_file(
     said = refusal_of("model=bad")
     assert f"model._target_='{target}'" in said and says in said and said.count("fix:") == 1
     assert f"plug-in bad (bad-models 1.0), {file}" in said and "pip uninstall bad-models" in said
-    checked((*DIGITS, "model=gcn"), None)
+    checked_config((*DIGITS, "model=gcn"), None)
 
 
 def test_a_file_that_names_a_lost_choice_says_where_it_is(install: Install, tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_a_file_that_names_a_lost_choice_says_where_it_is(install: Install, tmp_
     system.parent.mkdir(parents=True)
     system.write_text("# @package _global_\ndefaults:\n  - override /model: bad\n")
     with pytest.raises(ConfigError) as caught:
-        checked((*DIGITS, "system=ours"), None)
+        checked_config((*DIGITS, "system=ours"), None)
     assert "is in the plug-in bad (bad-models 1.0), which is left out" in str(caught.value)
 
 

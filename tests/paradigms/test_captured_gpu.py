@@ -11,12 +11,12 @@ from captured import assert_same, captured_config, trained
 from stopping import attempt, curve, undisturbed
 
 from emulated_gpu import is_wanted
-from gnnexp.paradigms.base import trainer_of
 from gnnexp.comm.environment import read_environment
 from gnnexp.errors import ConfigError, RunError
 from gnnexp.experiment.build import experiment_of
 from gnnexp.models.model import Model
 from gnnexp.ops.masks import DropKeys
+from gnnexp.paradigms.base import trainer_of
 from gnnexp.record.records import EpochLog, read_epochs
 from gnnexp.testing.exactness import parts
 from gnnexp.testing.graphs import half_without_in_edges, nasty_graph, weighted_graph

@@ -14,12 +14,12 @@ from full_graph import full_config
 from torch import Tensor
 
 from emulated_gpu import counting, is_wanted
-from gnnexp.paradigms.base import trainer_of
 from gnnexp.comm.environment import read_environment
 from gnnexp.experiment.build import experiment_of
 from gnnexp.graph.graph import Graph
 from gnnexp.measure.ledger import Tag, Traffic
 from gnnexp.measure.phases import PhaseTimes
+from gnnexp.paradigms.base import trainer_of
 from gnnexp.testing.exactness import cut_parts, parts
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.training.assemble import Artifacts, assemble

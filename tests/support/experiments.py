@@ -6,20 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gnnexp.paradigms.base import trainer_of
 from gnnexp.comm.environment import Environment
 from gnnexp.components.facts import GraphFacts
+from gnnexp.components.plan import Plan, Sizes
 from gnnexp.components.setting import Setting
 from gnnexp.errors import Problem
 from gnnexp.experiment.build import experiment_of, read
 from gnnexp.experiment.check import check_data
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.seen import facts_of
-from gnnexp.components.plan import Plan, Sizes
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.parts import Parts
 from gnnexp.job import Job
-from gnnexp.paradigms.base import Paradigm
+from gnnexp.paradigms.base import Paradigm, trainer_of
 from gnnexp.preparation.preflight import MemoryEstimate, estimate_memory
 from gnnexp.record.records import EpochLog, read_epochs
 from gnnexp.testing.steps import MODELS, small_config

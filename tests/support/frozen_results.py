@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import gnnexp
-from gnnexp.paradigms.base import trainer_of
 from gnnexp.cli.console import make_console
 from gnnexp.cli.running.execute import execute
 from gnnexp.cli.running.prepare import checked_config, prepare
@@ -32,6 +31,7 @@ from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.kinds import KINDS, kind_of
 from gnnexp.experiment.run_key import keyed
 from gnnexp.launchers.base import Launchers
+from gnnexp.paradigms.base import trainer_of
 from gnnexp.provenance.names import name_of, version_of
 from gnnexp.provenance.recorded import RESULT_VERSION
 from gnnexp.record.records import EpochLog, read_epochs

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gnnexp.components.facts import GraphFacts
-from gnnexp.experiment.experiment import Experiment
 from gnnexp.components.plan import Plan, Sizes
+from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.models.decoupled import Decoupled

@@ -13,11 +13,11 @@ from unittest.mock import patch
 
 import torch
 
-from gnnexp.paradigms.base import trainer_of
 from gnnexp.comm.agreement import Agreement
 from gnnexp.comm.environment import read_environment
 from gnnexp.comm.slices import slices_of
 from gnnexp.experiment.build import experiment_of
+from gnnexp.paradigms.base import trainer_of
 from gnnexp.record.records import EpochLog, read_epochs
 from gnnexp.testing.exactness import cut_parts, parts
 from gnnexp.testing.graphs import nasty_graph

@@ -14,12 +14,12 @@ from types import SimpleNamespace
 import pytest
 from launching import gone, wait_until
 
-from gnnexp.paradigms.external.command import external_command
 from gnnexp.comm.environment import Environment
 from gnnexp.config.compose import compose
 from gnnexp.errors import CommandError, DataError, DivergedError, HangError
 from gnnexp.experiment.build import experiment_of
 from gnnexp.graph.storage.format import save_graph
+from gnnexp.paradigms.external.command import external_command
 from gnnexp.provenance.code import RunCode
 from gnnexp.record import records
 from gnnexp.record.records import load_result, read_epochs

@@ -24,12 +24,12 @@ import torch
 from benchmarks.gpu.estimate.kernels import SampledByTriton, kernel_work, record_launches
 from benchmarks.gpu.estimate.work import Meter, Work
 from emulated_gpu import counting
-from gnnexp.paradigms.base import trainer_of
 from gnnexp.comm.environment import read_environment
 from gnnexp.datasets.generated.dcsbm import Dcsbm
 from gnnexp.experiment.build import experiment_of
 from gnnexp.graph.block import Batch
 from gnnexp.graph.graph import Graph
+from gnnexp.paradigms.base import trainer_of
 from gnnexp.record.records import write_json
 from gnnexp.samplers import fused
 from gnnexp.testing.steps import optimizer, small_config

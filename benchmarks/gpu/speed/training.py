@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-from gnnexp.paradigms.base import trainer_of
 from gnnexp.comm.environment import Environment
 from gnnexp.experiment.build import experiment_of, read
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.measure.phases import PhaseTimes
 from gnnexp.measure.trace import tracing
+from gnnexp.paradigms.base import trainer_of
 from gnnexp.testing.steps import optimizer, small_config
 from gnnexp.training.assemble import Artifacts, assemble
 from gnnexp.training.optimization import Optimization

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 
 from gnnexp.components.facts import GraphFacts
+from gnnexp.components.plan import Plan, Sizes
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.optimization import entries_of
-from gnnexp.components.plan import Plan, Sizes
 from gnnexp.job import Job
 from gnnexp.paradigms.checks import plain_features, whole_topology
 from gnnexp.paradigms.data_parallel import DataParallel, DataParallelTrainer, Loaded

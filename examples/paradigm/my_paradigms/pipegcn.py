@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 from gnnexp.comm.arrival import Arrival
 from gnnexp.comm.background import Background
 from gnnexp.components.facts import GraphFacts
+from gnnexp.components.plan import Plan, Sizes
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.components.plan import Plan, Sizes
 from gnnexp.job import Job
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.trainer import Trainer

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import torch
 
 from gnnexp.components.facts import GraphFacts
+from gnnexp.components.plan import Plan, Sizes
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.components.plan import Plan, Sizes
 from gnnexp.job import Job
 from gnnexp.paradigms.data_parallel import DataParallel, DataParallelTrainer, Loaded
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from experiments import experiment_in, planned
 
+from gnnexp.components.plan import Plan
 from gnnexp.errors import Problem
 from gnnexp.experiment.build import build
-from gnnexp.components.plan import Plan
 from gnnexp.graph.parts import PartSizes, open_parts, write_parts
 from gnnexp.graph.stream import GraphStream
 from gnnexp.paradigms.base import Paradigm
