@@ -177,7 +177,7 @@ def test_no_path_of_an_imported_record_is_opened(
     pack_records(["gift"], tmp_path / "gift.parquet")
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.setattr("gnnexp.cli.page.follow", None)
+    monkeypatch.setattr("gnnexp.cli.page.start_delivery", None)
     assert run_command(["import", "../gift.parquet"]) == 0
     own = {"_target_": "gnnexp.trackers.none.NoTracker"}
     monkeypatch.setattr("gnnexp.cli.page.default_of", lambda _: own)
