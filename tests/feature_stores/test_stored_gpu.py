@@ -250,11 +250,11 @@ def test_the_record_says_what_is_read_where(ranks):
             _stored, _config("sage", feature_store={"tier": tier, "dtype": narrow}, hardware={"device": "cuda"})
         )[0]
         assert (found or "").startswith(words) and bool(found) == bool(words)
-    assert ranks(1).run(_stored, _config("gat", hardware={"device": "cuda"})) == [""]
-    assert ranks(1).run(_stored, {**_config("sage", hardware={"device": "cuda"}, model={"kernel": "torch"})}) == [""]
+    assert ranks(1).run(_stored, _config("gat", hardware={"device": "cuda"})) == [None]
+    assert ranks(1).run(_stored, {**_config("sage", hardware={"device": "cuda"}, model={"kernel": "torch"})}) == [None]
 
 
-def _stored(config: dict[str, Any]) -> str:
+def _stored(config: dict[str, Any]) -> str | None:
     import tempfile
     from pathlib import Path
 
