@@ -141,7 +141,7 @@ def check_days(engine: Engine, table: SqlTable, column: str, form: TextForm) -> 
             Problem(
                 f"{table.files.shown}, column {column}",
                 str(first[0][0]),
-                f"may be {' or '.join(possible)}: no value tells which",
+                f"may be {' or '.join(possible)}: the values do not decide which",
                 "write days as 2024-05-17",
             )
         )
