@@ -155,8 +155,8 @@ class ModelOptions(ABC):
         """Whether the model's `after_layer` sees the rows of each layer."""
         return self.make().sees_rows
 
-    @final
     @cached_property
+    @final
     def example_layer(self) -> Layer | BlockLayer:
         """A small layer, which shows what the layers are. It is never set up."""
         return self.make_layer(0, 8, 8)
@@ -233,7 +233,7 @@ class Model(nn.Module):
             dtype: type of parameters and activations.
             device: device of the parameters.
             matmul: how dense products round their factors.
-            activations: whether rows that layers pass on are rounded (`passed_on`).
+            activations: whether rows between layers are rounded to bfloat16 (`train.activations`).
         """
         ConfigError.raise_all([*self.options.problems(), *gpu_problems(matmul, device)])
         self.backend, self.activations = make_backend(self.options.kernel, device), activations
@@ -302,7 +302,7 @@ class Model(nn.Module):
             assert exchange is None and preactivate is None, "rows that are exchanged or cut are matrices"
             assert not isinstance(h, SparseRows)
             return self._run_on_stored(index, block, h, key)
-        dropped = self.passed_on(index, self.drop_input(index, block.src_ids[: h.shape[0]], h, key))
+        dropped = self._passed_on(index, self.drop_input(index, block.src_ids[: h.shape[0]], h, key))
         if exchange is not None:
             dropped = exchange(index, dropped)
         out = (preactivate or self.preactivated)(index, block, dropped, key)
@@ -322,7 +322,7 @@ class Model(nn.Module):
     def _stored_input(
         self, index: int, ids: Tensor, h: Tensor | StoredRows, key: BatchKey | None
     ) -> Tensor | StoredRows:
-        """`drop_input`, and `passed_on` in two bytes per value. Features are a matrix after dropout."""
+        """`drop_input`, and `_passed_on` in two bytes per value. Features are a matrix after dropout."""
         drop = self.drop(Purpose.DROPOUT, index, self.dropout if index else self.input_dropout, key)
         if isinstance(h, StoredRows):
             return h if drop is None else self.backend.dropout_stored(h, ids, drop)
@@ -335,13 +335,14 @@ class Model(nn.Module):
         """Whether the rows between layers that layer `index` reads stay in bfloat16."""
         return bool(index) and self.activations == "bf16" and h.dtype == torch.float32 and self.reads_stored(index)
 
+    @final
     def reads_stored(self, index: int = 0) -> bool:
         """Whether layer `index` takes `StoredRows`, and these kernels read them where they are stored."""
-        layer, kept = self.stack[index], ("forward", "run_layer", "drop_input", "preactivated", "passed_on")
+        layer, kept = self.stack[index], ("forward", "run_layer", "drop_input", "preactivated")
         ours = all(getattr(type(self), name) is getattr(Model, name) for name in kept)
         return ours and self.backend.reads_stored and sums_stored_rows(layer)
 
-    def passed_on(self, index: int, dropped: Rows) -> Rows:
+    def _passed_on(self, index: int, dropped: Rows) -> Rows:
         """The rows that layer `index` reads, rounded to bfloat16 with `train.activations=bf16`; so are their gradients.
 
         Features are never rounded. Rounded rows are float32 again, for kernels that take no bfloat16 (`_narrows`).
@@ -377,6 +378,7 @@ class Model(nn.Module):
         )
 
     @property
+    @final
     def widths(self) -> list[int]:
         """`[L + 1]` numbers of columns of the features and of every layer's output."""
         return [self.in_dim, *[self.options.hidden] * (self.num_layers - 1), self.num_classes]
@@ -385,6 +387,7 @@ class Model(nn.Module):
         """Whether layer `index` reads only a vertex's own row."""
         return False
 
+    @final
     def finish_layer(self, index: int, ids: Tensor, preactivated: Tensor, residual: Tensor | None) -> Tensor:
         """Finish layer `index` of vertices `ids`, for paradigms that run its stages. Gives what `run_layer` returns."""
         layer = self.stack[index]
@@ -396,10 +399,12 @@ class Model(nn.Module):
         return self.after_layer(index, ids, layer.activated(preactivated, residual))
 
     @property
+    @final
     def sees_rows(self) -> bool:
         """Whether `after_layer` is overridden."""
         return type(self).after_layer is not Model.after_layer
 
+    @final
     def drop(self, purpose: Purpose, index: int, p: float, key: BatchKey | None) -> Drop | None:
         """The dropout of layer `index` in the batch `key`; None without dropout."""
         if key is None or p == 0:
@@ -408,6 +413,7 @@ class Model(nn.Module):
             return Drop(p, mask_key(purpose, index, key))
         return Drop(p, *self.drop_keys.both(purpose, index, key))
 
+    @final
     def drop_features(self, ids: Tensor, h: Rows, dims: slice, key: BatchKey | None) -> Rows:
         """`drop_input` of the first layer, for features that hold only the dimensions `dims`."""
         drop, width = self.drop(Purpose.DROPOUT, 0, self.input_dropout, key), self.in_dim
@@ -429,6 +435,7 @@ class Model(nn.Module):
         return h if drop is None else self.backend.dropout(h, ids, drop, h.shape[1])
 
     @cached_property
+    @final
     def stack(self) -> tuple[Layer | BlockLayer, ...]:
         """The layers, without the string that `nn.ModuleList` makes from each index."""
         return tuple(cast("Iterable[Layer | BlockLayer]", self.layers))

@@ -34,7 +34,7 @@ from gnnexp.paradigms.loops.mini_batch import MiniBatchTrainer, approximated
 from gnnexp.paradigms.loops.rank_batch import RankBatch
 from gnnexp.paradigms.loops.targets import Assign
 from gnnexp.paradigms.trainer import Trainer
-from gnnexp.samplers.device.remote import remote_expansion
+from gnnexp.samplers.device_remote import remote_expansion
 from gnnexp.samplers.layerwise import LayerSampler
 
 

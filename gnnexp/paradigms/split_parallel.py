@@ -43,7 +43,7 @@ from gnnexp.paradigms.loops.mini_batch import MiniBatchTrainer, approximated
 from gnnexp.paradigms.loops.rank_batch import RankBatch, from_owners
 from gnnexp.paradigms.loops.targets import Assign, targets_of_rank
 from gnnexp.paradigms.trainer import Trainer
-from gnnexp.samplers.device.split import splitter
+from gnnexp.samplers.device_split import splitter
 from gnnexp.samplers.layerwise import LayerSampler
 from gnnexp.samplers.split import SplitBatch
 

@@ -12,11 +12,12 @@ from torch import Tensor
 from gnnexp.comm.communicator import Communicator
 from gnnexp.components.facts import GraphFacts, Need
 from gnnexp.components.setting import Setting
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.kernels.pool import Pool
+from gnnexp.kernels.samplers.sample import largest_degree
 
 Key = Literal["micro", "global"]
 Topology = Literal["replicated", "partitioned"]
@@ -177,6 +178,22 @@ class Sampler(ABC):
             The targets are the destinations of the last block, in the given order. An added self loop is the last edge
             of its destination. It has -1 in `edge_ids`, `occurrence` and `edge_types`, and 1 in `weight` and `scale`.
         """
+
+
+def largest_degree_of(graph: Graph) -> int:
+    """The largest number of in-edges of a vertex.
+
+    Raises:
+        DataError: a vertex has too many edges to draw from.
+    """
+    largest = int(largest_degree(graph.indptr.numpy()))
+    if largest >= 1 << 32:
+        raise DataError(
+            Problem(
+                "dataset", graph.name, "a vertex may have at most 2^32 - 1 edges", "use a graph without that vertex"
+            )
+        )
+    return largest
 
 
 def _fanout_problems(fanouts: Sequence[int] | None) -> list[Problem]:

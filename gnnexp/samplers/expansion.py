@@ -10,33 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnnexp.errors import DataError, Problem
 from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.kernels.pool import Pool
 from gnnexp.kernels.samplers import sample as kernels
+from gnnexp.samplers.base import largest_degree_of
 from gnnexp.samplers.layerwise import Neighbours, take
 from gnnexp.samplers.vertex_map import VertexMap, VertexMaps
 
 _ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
 _NOTHING = np.empty(0, np.int64)
-
-
-def largest_degree_of(graph: Graph) -> int:
-    """The largest number of in-edges of a vertex.
-
-    Raises:
-        DataError: a vertex has too many edges to draw from.
-    """
-    largest = int(kernels.largest_degree(graph.indptr.numpy()))
-    if largest >= 1 << 32:
-        raise DataError(
-            Problem(
-                "dataset", graph.name, "a vertex may have at most 2^32 - 1 edges", "use a graph without that vertex"
-            )
-        )
-    return largest
 
 
 @dataclass

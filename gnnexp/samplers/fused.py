@@ -19,8 +19,8 @@ from gnnexp.graph.shard import Shard
 from gnnexp.measure.available import available_memory
 from gnnexp.ops.backends import chosen_kernel, has_nvidia_gpu_build, has_triton, is_interpreted
 from gnnexp.samplers.base import Key, Topology
-from gnnexp.samplers.device.expansion import DeviceExpansion
-from gnnexp.samplers.device.hops import MOST_FANOUT, DeviceHops, assert_same, hop_key, hop_keys, kernels_for
+from gnnexp.samplers.device_expansion import DeviceExpansion
+from gnnexp.samplers.device_hops import MOST_FANOUT, DeviceHops, assert_same, hop_key, hop_keys, kernels_for
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.samplers.layerwise import LayerSampler, LayerSamplerOptions, Neighbours
 from gnnexp.tiers.pinned import Use, pinned_array

@@ -19,7 +19,7 @@ from gnnexp.samplers.base import Sampler, SamplerOptions
 from gnnexp.samplers.vertex_map import VertexMap, VertexMaps
 
 if TYPE_CHECKING:
-    from gnnexp.samplers.device.hops import DeviceHops
+    from gnnexp.samplers.device_hops import DeviceHops
 
 OF_EDGES = ("occurrence", "edge_types", "weight", "scale")
 

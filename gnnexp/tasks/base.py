@@ -103,11 +103,9 @@ class Task(ABC):
 
     Attributes:
         options: the options that were chosen.
-        num_relations: R, number of relations of the links, set by `setup`; 0 without links or without relations.
     """
 
     options: TaskOptions
-    num_relations: int = 0
 
     def __init__(self, options: TaskOptions) -> None:
         self.options = options
@@ -147,10 +145,6 @@ class Task(ABC):
     def decode(self, outputs: Tensor, examples: Examples) -> Tensor:
         """Scores of the examples from the model's `outputs` `[m, C]` of their vertices."""
         return outputs
-
-    def hidden_links(self, batch: Tensor) -> Tensor | None:
-        """`[T, 2 | 3]` links (head, relation, tail) of a global `batch` that message passing leaves out, or None."""
-        return None
 
     @abstractmethod
     def loss_sum(self, scores: Tensor, examples: Examples) -> Tensor:

@@ -211,7 +211,6 @@ class LinkPrediction(PairTask):
 
     Attributes:
         head: the decoder, after `decoder` has made it.
-        num_relations: R, number of relations of the links in all splits; 0 if links have no relations.
     """
 
     options: LinkPredictionOptions

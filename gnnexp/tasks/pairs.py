@@ -78,7 +78,17 @@ def numbered(ends: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
 
 
 class PairTask(Task):
-    """A task whose examples are links."""
+    """A task whose examples are links.
+
+    Attributes:
+        num_relations: R, number of relations of the links in all splits, set by `setup`; 0 if links have no relations.
+    """
+
+    num_relations: int = 0
+
+    def hidden_links(self, batch: Tensor) -> Tensor | None:
+        """`[T, 2 | 3]` links (head, relation, tail) of a global `batch` that message passing leaves out, or None."""
+        return None
 
     @abstractmethod
     def score_pairs(self, split: str, outputs: Tensor, chosen: Tensor, budget: int) -> Iterator[Scores]:

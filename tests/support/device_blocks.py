@@ -17,10 +17,10 @@ from gnnexp.graph.partition import Partition
 from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.samplers.base import Key, Topology
-from gnnexp.samplers.device.expansion import DeviceExpansion
-from gnnexp.samplers.device.hops import DeviceHops, HopKernels
-from gnnexp.samplers.device.remote import DeviceRemoteExpansion
-from gnnexp.samplers.device.split import DeviceSplitter
+from gnnexp.samplers.device_expansion import DeviceExpansion
+from gnnexp.samplers.device_hops import DeviceHops, HopKernels
+from gnnexp.samplers.device_remote import DeviceRemoteExpansion
+from gnnexp.samplers.device_split import DeviceSplitter
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.samplers.fused import FusedOptions
 from gnnexp.samplers.remote import RemoteExpansion

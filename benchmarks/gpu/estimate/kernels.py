@@ -44,7 +44,7 @@ def kernel_work(name: str, arguments: Mapping[str, Any]) -> Work:
 
 
 class SampledByTriton:
-    """The steps of a hop (`samplers.device.hops.HopKernels`): results of plain torch, and the work of Triton's kernels.
+    """The steps of a hop (`samplers.device_hops.HopKernels`): results of plain torch, and the work of Triton's kernels.
 
     Args:
         meter: returns the meter that counts the work now, or None.

@@ -24,8 +24,8 @@ from gnnexp.graph.sparse import StoredRows
 from gnnexp.ops.backend import Backend, Drop
 from gnnexp.ops.backends import kernel_problem, make_backend
 from gnnexp.planning.probes import Bench
-from gnnexp.samplers.device.expansion import DeviceExpansion
-from gnnexp.samplers.device.hops import DeviceHops
+from gnnexp.samplers.device_expansion import DeviceExpansion
+from gnnexp.samplers.device_hops import DeviceHops
 
 # Shares of the memory's peak that are wanted of Triton's kernels: 2.4, 2.8 and 3.4 of an H200's 4.8 TB/s.
 SPMM_SHARES, DROPOUT_SHARE = {100: 0.5, 128: 0.583}, 0.708

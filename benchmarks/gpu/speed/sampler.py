@@ -21,8 +21,8 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.measure.trace import tracing
 from gnnexp.ops.backends import has_nvidia_gpu_build, has_triton, is_interpreted
-from gnnexp.samplers.device.expansion import DeviceExpansion
-from gnnexp.samplers.device.hops import DeviceHops, assert_same, kernels_for
+from gnnexp.samplers.device_expansion import DeviceExpansion
+from gnnexp.samplers.device_hops import DeviceHops, assert_same, kernels_for
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.tiers.pinned import pinned_array
 

@@ -25,6 +25,7 @@ from gnnexp.datasets.tables.scan import parquet_file, quoted
 from gnnexp.datasets.tables.written import id_of, integer_or_text, integers_in, note_of, text_sql, with_points
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.regular import open_regular
+from gnnexp.tasks.pairs import PairTask
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -111,7 +112,7 @@ def read_pairs(model: TrainedModel, target: Target, path: Path, notes: list[str]
             _numbers(reader, table, columns[role], _kinds(reader, table, role, target, model, relations), target)
             for role in _ENDS
         ]
-        notes += _noted(table, columns.values(), named if model.task.num_relations else None, model, target)
+        notes += _noted(table, columns.values(), named if _num_relations(model) else None, model, target)
     return torch.from_numpy(np.stack(ends if relations is None else [ends[0], relations, ends[1]], 1))
 
 
@@ -161,7 +162,7 @@ def _relations(reader: Engine, table: SqlTable, named: str | None, model: Traine
     Raises:
         DataError: the column is missing, or has unknown names. Names rows.
     """
-    count = model.task.num_relations
+    count = _num_relations(model)
     if not count:
         return None
     names = _relation_names(model)
@@ -183,9 +184,14 @@ def _relations(reader: Engine, table: SqlTable, named: str | None, model: Traine
     return codes
 
 
+def _num_relations(model: TrainedModel) -> int:
+    assert isinstance(model.task, PairTask)
+    return model.task.num_relations
+
+
 def _relation_names(model: TrainedModel) -> list[str]:
     """The relations of links as texts, in the order of their numbers."""
-    count = model.task.num_relations
+    count = _num_relations(model)
     return list(model.names.relations)[:count] or [str(number) for number in range(count)]
 
 
@@ -212,8 +218,8 @@ def _kinds(
     if relations is None or of_vertices is None:
         return np.full(_count(reader, table), -1, np.int64)
     end = trained[:, 0 if role == "source" else -1]
-    by_relation = np.full(model.task.num_relations, -1, np.int64)
-    for relation in range(model.task.num_relations):
+    by_relation = np.full(_num_relations(model), -1, np.int64)
+    for relation in range(by_relation.size):
         kinds_of_end = torch.unique(of_vertices[end[trained[:, 1] == relation]])
         by_relation[relation] = int(kinds_of_end[0]) if kinds_of_end.numel() == 1 else -1
     return np.asarray(by_relation[relations], np.int64)

@@ -170,7 +170,7 @@ def take_kernel(
 
 
 def count_edges(indptr: Tensor, vertices: Tensor, count: Tensor, fanout: int, loops: int) -> Tensor:
-    """`samplers.device.hops.HopKernels.count_edges`."""
+    """`samplers.device_hops.HopKernels.count_edges`."""
     size, lengths = vertices.numel(), indptr.new_empty(vertices.numel())
     if size:
         count_kernel[(tiles(size, _EDGES),)](indptr, vertices, count, lengths, size, fanout, loops, ROWS=_EDGES)
@@ -190,7 +190,7 @@ def draw_edges(
     num_edges: int,
     wants_positions: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """`samplers.device.hops.HopKernels.draw_edges`."""
+    """`samplers.device_hops.HopKernels.draw_edges`."""
     size, found = vertices.numel(), indices.new_empty(num_edges, device=vertices.device)
     positions = indptr.new_empty(num_edges) if wants_positions else None
     if size:
@@ -246,7 +246,7 @@ def relabel(
     count: Tensor,
     known: Tensor,
 ) -> Tensor:
-    """`samplers.device.hops.HopKernels.relabel`, for at least one edge."""
+    """`samplers.device_hops.HopKernels.relabel`, for at least one edge."""
     size, grid = found.numel(), (tiles(found.numel(), _EDGES),)
     flags = torch.empty(size, dtype=torch.int32, device=found.device)
     sources = torch.empty_like(flags)

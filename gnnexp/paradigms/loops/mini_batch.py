@@ -29,6 +29,7 @@ from gnnexp.paradigms.loops.pipeline import prepared
 from gnnexp.paradigms.loops.rank_batch import RankBatch
 from gnnexp.paradigms.loops.targets import Assign, StratifiedSchedule, targets_of_rank
 from gnnexp.placement.exclude import ExcludedEdges, excluded
+from gnnexp.tasks.pairs import PairTask
 
 S = TypeVar("S")
 R = TypeVar("R", bound=Ready)
@@ -92,8 +93,9 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
 
     def _hidden(self, batch: Tensor) -> ExcludedEdges | None:
         task = self.job.task
-        links = task.hidden_links(batch)
-        return None if links is None else excluded(links, task.num_relations, self.job.graph.num_relations)
+        if not isinstance(task, PairTask) or (links := task.hidden_links(batch)) is None:
+            return None
+        return excluded(links, task.num_relations, self.job.graph.num_relations)
 
     # --- the iteration ---------------------------------------------------------------------------------------------
     def batches(self, epoch: int, first: int = 0) -> Generator[R, None, None]:

@@ -15,9 +15,9 @@ from together import together
 from emulated_gpu import is_wanted
 from gnnexp.errors import RunError
 from gnnexp.graph.block import BatchKey
-from gnnexp.samplers.device.hops import DeviceHops
-from gnnexp.samplers.device.split import DeviceSplitter
-from gnnexp.samplers.device.vertices import NOWHERE
+from gnnexp.samplers.device_hops import DeviceHops
+from gnnexp.samplers.device_split import DeviceSplitter
+from gnnexp.samplers.device_vertices import NOWHERE
 from gnnexp.samplers.fused import FusedOptions
 from gnnexp.samplers.split import Splitter
 

@@ -19,9 +19,9 @@ from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.shard import Shard
 from gnnexp.kernels.crossing import across, back
 from gnnexp.kernels.samplers.hop import group_by_owner
-from gnnexp.samplers.device.expansion import check_seeds
-from gnnexp.samplers.device.hops import DeviceHops, HopEdges, assert_same, hop_keys
-from gnnexp.samplers.device.vertices import VertexTables, Vertices, relabelled
+from gnnexp.samplers.device_expansion import check_seeds
+from gnnexp.samplers.device_hops import DeviceHops, HopEdges, assert_same, hop_keys
+from gnnexp.samplers.device_vertices import VertexTables, Vertices, relabelled
 from gnnexp.samplers.layerwise import LayerSampler
 from gnnexp.samplers.split import SplitBatch, Splitter
 

@@ -15,8 +15,8 @@ from together import together
 from emulated_gpu import is_wanted
 from gnnexp.errors import RunError
 from gnnexp.graph.block import BatchKey
-from gnnexp.samplers.device.hops import DeviceHops
-from gnnexp.samplers.device.remote import DeviceRemoteExpansion
+from gnnexp.samplers.device_hops import DeviceHops
+from gnnexp.samplers.device_remote import DeviceRemoteExpansion
 from gnnexp.samplers.fused import FusedOptions
 from gnnexp.samplers.remote import RemoteExpansion
 

@@ -2,7 +2,7 @@
 
 The host waits twice for every hop that asks other ranks: for the numbers of requests, and for the sizes of the answers.
 It waits once more at the end of the batch. Requests and answers come to the host with their sizes, and gloo exchanges
-them (`samplers.device.split` says why). What arrives crosses in one pinned copy. Draws, the order of the answers, and
+them (`samplers.device_split` says why). What arrives crosses in one pinned copy. Draws, the order of the answers, and
 positions of vertices stay on the device.
 """
 
@@ -21,9 +21,9 @@ from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.shard import Shard
 from gnnexp.kernels.crossing import across, back
 from gnnexp.kernels.samplers.hop import group_by_owner
-from gnnexp.samplers.device.expansion import check_seeds
-from gnnexp.samplers.device.hops import DeviceHops, HopEdges, assert_same, hop_key, taken
-from gnnexp.samplers.device.vertices import VertexTables, Vertices
+from gnnexp.samplers.device_expansion import check_seeds
+from gnnexp.samplers.device_hops import DeviceHops, HopEdges, assert_same, hop_key, taken
+from gnnexp.samplers.device_vertices import VertexTables, Vertices
 from gnnexp.samplers.layerwise import LayerSampler, Neighbours
 from gnnexp.samplers.remote import RemoteExpansion
 

@@ -20,11 +20,11 @@ from gnnexp.experiment.build import experiment_of, read
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.kernels.samplers import hop
+from gnnexp.samplers import device_hops as hops
 from gnnexp.samplers import fused
-from gnnexp.samplers.device import hops
-from gnnexp.samplers.device.expansion import DeviceExpansion
-from gnnexp.samplers.device.hops import DeviceHops
-from gnnexp.samplers.device.vertices import NOWHERE
+from gnnexp.samplers.device_expansion import DeviceExpansion
+from gnnexp.samplers.device_hops import DeviceHops
+from gnnexp.samplers.device_vertices import NOWHERE
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.samplers.fused import FusedOptions, FusedSampler
 from gnnexp.testing.graphs import nasty_graph

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from gnnexp.graph.block import Block
 from gnnexp.kernels.crossing import back
-from gnnexp.samplers.device.hops import DeviceHops, HopEdges
-from gnnexp.samplers.device.vertices import VertexTables, Vertices
+from gnnexp.samplers.device_hops import DeviceHops, HopEdges
+from gnnexp.samplers.device_vertices import VertexTables, Vertices
 
 
 class DeviceExpansion:

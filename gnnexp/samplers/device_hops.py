@@ -17,7 +17,7 @@ from gnnexp.kernels.crossing import across
 from gnnexp.kernels.samplers import hop
 from gnnexp.kernels.words import signed
 from gnnexp.ops.backends import has_nvidia_gpu_build, has_triton, is_interpreted
-from gnnexp.samplers.expansion import largest_degree_of
+from gnnexp.samplers.base import largest_degree_of
 
 # Above this number of edges, a hop waits for its exact size: 32 bytes per edge would be held for a bound.
 MOST_BOUND = 1 << 25

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gnnexp.samplers.device.hops import DeviceHops
+from gnnexp.samplers.device_hops import DeviceHops
 
 NOWHERE = (1 << 31) - 1
 

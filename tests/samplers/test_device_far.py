@@ -20,8 +20,8 @@ from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.ops.backends import has_triton, is_interpreted
 from gnnexp.samplers import fused
-from gnnexp.samplers.device.expansion import DeviceExpansion
-from gnnexp.samplers.device.hops import DeviceHops
+from gnnexp.samplers.device_expansion import DeviceExpansion
+from gnnexp.samplers.device_hops import DeviceHops
 from gnnexp.samplers.fused import FusedOptions, FusedSampler
 from gnnexp.testing.exactness import parts
 from gnnexp.testing.graphs import nasty_graph, typed_graph
