@@ -16,13 +16,16 @@ from gnnexp.api.predicting.ids import OwnIds
 from gnnexp.api.predicting.links import read_pairs
 from gnnexp.datasets.reading.names import names_of
 from gnnexp.errors import DataError
+from gnnexp.tasks.link_prediction import LinkPredictionOptions
 
 
 def trained(folder: Path, edges: object, num_relations: int, **options: Any) -> tuple[Any, Target]:
     """What `read_pairs` needs of a model of the graph of these tables, and its graph."""
     graph, place = made(folder, edges=edges, symmetrize=False, **options)
     links = SimpleNamespace(node_types=None, links={"train": None})
-    model = SimpleNamespace(task=SimpleNamespace(num_relations=num_relations), names=names_of(place), graph=links)
+    task = LinkPredictionOptions().make()
+    task.num_relations = num_relations
+    model = SimpleNamespace(task=task, names=names_of(place), graph=links)
     return model, Target(None, OwnIds.of(place, graph.num_nodes), graph.links, None, graph.node_types)
 
 
