@@ -84,10 +84,10 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
     """
     config = as_today(config)
     _remember(config)
-    made, problems = _made(config, ())
+    components, problems = _components_of(config, ())
     problems += check_optimization(config[OPTIMIZER], config.get(SCHEDULER))
     ConfigError.raise_all(problems)
-    return _composed(config, made, ())
+    return _composed(config, components, ())
 
 
 def read(config: Mapping[str, Any], *, known: Iterable[Problem] = (), unsure: Collection[str] = ()) -> Reading:
@@ -104,15 +104,15 @@ def read(config: Mapping[str, Any], *, known: Iterable[Problem] = (), unsure: Co
     config = as_today(config)
     _remember(config)
     known = list(known)
-    found = _shape_problems(config, unsure)
-    keys = {problem.key for problem in found}
+    wrong_shapes = _shape_problems(config, unsure)
+    keys = {problem.key for problem in wrong_shapes}
     # A required value that is not given (`???`) is already a known problem, so its type is not checked.
-    problems = _without(found, {problem.key for problem in known})
+    problems = _without(wrong_shapes, {problem.key for problem in known})
     bad = {_group_of(problem.key) for problem in [*known, *problems]} | set(unsure)
     train, hardware = train_of(config, wrong=keys), hardware_of(config, wrong=keys)
     problems += _without(check_ranges(train, hardware), keys)
     named = [problem.key.lstrip("+~") for problem in [*known, *problems]]
-    made, refused = _made(
+    components, refused = _components_of(
         config,
         {
             node
@@ -122,9 +122,9 @@ def read(config: Mapping[str, Any], *, known: Iterable[Problem] = (), unsure: Co
         },
     )
     problems += refused
-    if {"sampler", "model"} <= set(made) and not {"train", "system"} & bad:
-        problems += check_fanouts(made["sampler"], made["model"])
-    experiment = _composed(config, made, keys) if len(made) == len(_nodes_of(config)) else None
+    if {"sampler", "model"} <= set(components) and not {"train", "system"} & bad:
+        problems += check_fanouts(components["sampler"], components["model"])
+    experiment = _composed(config, components, keys) if len(components) == len(_nodes_of(config)) else None
     if experiment is not None and {_group_of(key) for key in keys} | set(unsure) <= _ALONE:
         # A mistyped key in a bad group may be the one that would have avoided the conflict.
         problems += [problem for problem in check_choices(experiment) if _group_of(problem.key) not in bad]
@@ -133,9 +133,9 @@ def read(config: Mapping[str, Any], *, known: Iterable[Problem] = (), unsure: Co
         tuple(unique(problems)),
         frozenset(wrong),
         experiment,
-        made.get("dataset"),
-        made.get(LAUNCHER),
-        made.get("tracker"),
+        components.get("dataset"),
+        components.get(LAUNCHER),
+        components.get("tracker"),
         hardware,
     )
 
@@ -171,7 +171,7 @@ def tracker_of(config: Mapping[str, Any]) -> Tracker:
     return tracker
 
 
-def batch_size_of(config: Mapping[str, Any]) -> int | None:
+def global_batch_size(config: Mapping[str, Any]) -> int | None:
     """Targets of a global batch; None if one batch has all training targets."""
     return _global(train_of(config), hardware_of(config), _scale(config, ())).batch_size
 
@@ -208,41 +208,41 @@ def _nodes_of(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**nodes, LAUNCHER: hardware.get("launcher") if isinstance(hardware, Mapping) else None}
 
 
-def _made(config: Mapping[str, Any], bad: Collection[str]) -> tuple[dict[str, Any], list[Problem]]:
+def _components_of(config: Mapping[str, Any], bad: Collection[str]) -> tuple[dict[str, Any], list[Problem]]:
     """The components by group, without `bad` groups, and the problems that their constructors raise."""
-    made: dict[str, Any] = {}
+    components: dict[str, Any] = {}
     problems: list[Problem] = []
     for group, node in _nodes_of(config).items():
         if group in bad:
             continue
         try:
-            made[group] = build(node, kind_of(group), group)
+            components[group] = build(node, kind_of(group), group)
         except ProblemsError as error:
             problems += [_under(group, node, problem) for problem in error.problems]
-    return made, problems
+    return components, problems
 
 
-def _composed(config: Mapping[str, Any], made: Mapping[str, Any], wrong: Collection[str]) -> Experiment:
-    """An experiment of the components `made`, by group. `wrong` keys of `hardware` and `train` get defaults."""
+def _composed(config: Mapping[str, Any], components: Mapping[str, Any], wrong: Collection[str]) -> Experiment:
+    """An experiment of `components`, by group. `wrong` keys of `hardware` and `train` get defaults."""
     hardware = hardware_of(config, wrong=wrong)
     train = _global(train_of(config, wrong=wrong), hardware, _scale(config, wrong))
     bad = {_group_of(key) for key in wrong}
     optimizer = optimizer_of(DEFAULT if OPTIMIZER in bad else config[OPTIMIZER])
     schedule = None if {OPTIMIZER, SCHEDULER} & bad else schedule_of(config.get(SCHEDULER))
     return Experiment(
-        dataset=made["dataset"],
-        partitioner=made["partitioner"],
-        sampler=made["sampler"],
-        feature_store=made["feature_store"],
-        model=made["model"],
-        task=made["task"],
-        paradigm=made["paradigm"],
+        dataset=components["dataset"],
+        partitioner=components["partitioner"],
+        sampler=components["sampler"],
+        feature_store=components["feature_store"],
+        model=components["model"],
+        task=components["task"],
+        paradigm=components["paradigm"],
         optimizer=optimizer,
         schedule=schedule,
         train=train,
         hardware=hardware,
-        launcher=made[LAUNCHER],
-        tracker=made["tracker"],
+        launcher=components[LAUNCHER],
+        tracker=components["tracker"],
         config=Resolved(config),
         seed=config.get("seed", 0),
         system=config.get("system"),
@@ -288,10 +288,10 @@ def _check_extra_keys(config: Mapping[str, Any]) -> list[Problem]:
             str(key),
             config[key],
             "gnnexp has no such key",
-            f"did you mean {names[one]}? A key of your own needs a name that differs more",
+            f"did you mean {names[similar]}? A key of your own needs a name that differs more",
         )
-        for key, one in close.items()
-        if one is not None
+        for key, similar in close.items()
+        if similar is not None
     ]
 
 

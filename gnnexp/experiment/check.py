@@ -204,13 +204,13 @@ def _check_capture(experiment: Experiment) -> list[Problem]:
     no_device = (
         Refusal("needs a GPU, and hardware.device=cpu has none") if experiment.hardware.device == "cpu" else None
     )
-    found = [
+    problems = [
         Problem("train.cuda_graph", True, refusal.reason, plain)
         for refusal in (no_device, experiment.paradigm.refuses_capture(experiment))
         if refusal is not None
     ]
     if experiment.measure != "free":
-        found.append(
+        problems.append(
             Problem(
                 "measure",
                 experiment.measure,
@@ -219,7 +219,7 @@ def _check_capture(experiment: Experiment) -> list[Problem]:
             )
         )
     if experiment.hardware.throttle is not None:
-        found.append(
+        problems.append(
             Problem(
                 "hardware.throttle",
                 experiment.hardware.throttle,
@@ -228,11 +228,11 @@ def _check_capture(experiment: Experiment) -> list[Problem]:
             )
         )
     if task.pairs:
-        found.append(
+        problems.append(
             Problem("task", target_of(task), "every step has other links, and train.cuda_graph repeats one step", plain)
         )
     if store.trained_columns is not None:
-        found.append(
+        problems.append(
             Problem(
                 "feature_store",
                 target_of(store),
@@ -241,7 +241,7 @@ def _check_capture(experiment: Experiment) -> list[Problem]:
             )
         )
     if train.epochs <= WARM_UP_STEPS:
-        found.append(
+        problems.append(
             Problem(
                 "train.epochs",
                 train.epochs,
@@ -251,7 +251,7 @@ def _check_capture(experiment: Experiment) -> list[Problem]:
             )
         )
     if experiment.trace is not None and experiment.trace <= WARM_UP_STEPS:
-        found.append(
+        problems.append(
             Problem(
                 "trace",
                 experiment.trace,
@@ -259,7 +259,7 @@ def _check_capture(experiment: Experiment) -> list[Problem]:
                 f"set trace={WARM_UP_STEPS + 1}, or {plain}",
             )
         )
-    return found
+    return problems
 
 
 def _check_trace(experiment: Experiment) -> list[Problem]:
@@ -339,8 +339,8 @@ def validation_note(experiment: Experiment, graph: Graph) -> str:
     """What a run without validation examples does instead of choosing its best epoch; empty if it has some."""
     pairs = experiment.task.pairs
     names = ("valid", "test") if pairs else ("val", "test")
-    found = [graph.links.get(name) if pairs else getattr(graph.splits, name) for name in names]
-    has_valid, has_test = (one is not None and one.shape[0] > 0 for one in found)
+    examples = [graph.links.get(name) if pairs else getattr(graph.splits, name) for name in names]
+    has_valid, has_test = (of_split is not None and of_split.shape[0] > 0 for of_split in examples)
     if has_valid or experiment.train.eval_every is None:
         return ""
     what = "links" if pairs else "vertices"

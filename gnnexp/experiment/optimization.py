@@ -75,8 +75,8 @@ def check_optimization(optimizer: object, scheduler: object) -> list[Problem]:
         return problems
     wrong = _check_schedule(SCHEDULER, scheduler)
     if not problems and not wrong:
-        made = optimizer_of(cast("Mapping[str, Any]", optimizer)).trial
-        wrong = _tried(SCHEDULER, scheduler, lambda node: _stepped(cast("Schedule", schedule_of(node)).make(made)))
+        trial = optimizer_of(cast("Mapping[str, Any]", optimizer)).trial
+        wrong = _tried(SCHEDULER, scheduler, lambda node: _stepped(cast("Schedule", schedule_of(node)).make(trial)))
     return problems + wrong
 
 
@@ -125,17 +125,17 @@ def _parameter() -> torch.nn.Parameter:
 
 
 def _class(path: str, node: Mapping[str, Any], kind: type) -> Callable[..., Any]:
-    found = component(f"{path}.{TARGET}", node[TARGET], (kind,))
-    assert not isinstance(found, Problem), found
-    return found
+    target = component(f"{path}.{TARGET}", node[TARGET], (kind,))
+    assert not isinstance(target, Problem), target
+    return target
 
 
 def _made_eager(node: Mapping[str, Any]) -> Callable[..., Optimizer]:
     """The class of an optimizer, without torch's compiler; a function that returns an optimizer as it is."""
     from torch.optim import Optimizer
 
-    found = _class(OPTIMIZER, node, Optimizer)
-    return eager(found) if isinstance(found, type) else found
+    target = _class(OPTIMIZER, node, Optimizer)
+    return eager(target) if isinstance(target, type) else target
 
 
 def _options(node: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,8 +157,8 @@ def _scheduled(node: Mapping[str, Any], optimizer: Optimizer) -> LRScheduler:
         for key, value in node.items()
         if key not in (TARGET, PARTIAL)
     }
-    made: LRScheduler = _class(SCHEDULER, node, LRScheduler)(optimizer=optimizer, **options)
-    return made
+    scheduler: LRScheduler = _class(SCHEDULER, node, LRScheduler)(optimizer=optimizer, **options)
+    return scheduler
 
 
 def _check_schedule(path: str, node: object) -> list[Problem]:
@@ -190,9 +190,9 @@ def _check(
     """
     if not is_node(node) or not isinstance(node[TARGET], str):
         return [Problem(path, node, f"must be a mapping with {TARGET}", f"choose one: {path}=<name>")]
-    found = component(f"{path}.{TARGET}", node[TARGET], (kind,))
-    if isinstance(found, Problem):
-        return [found]
+    target = component(f"{path}.{TARGET}", node[TARGET], (kind,))
+    if isinstance(target, Problem):
+        return [target]
     problems = []
     if node.get(PARTIAL) is not True:
         problems.append(
@@ -203,11 +203,11 @@ def _check(
                 f"set {path}.{PARTIAL}=true",
             )
         )
-    allowed = parameters_of(found)
+    allowed = parameters_of(target)
     if allowed is None:
         return problems
     keys = {key: value for key, value in node.items() if key not in (TARGET, PARTIAL)}
-    taken = {name: one for name, one in allowed.items() if name != later} | dict(own or {})
+    taken = {name: parameter for name, parameter in allowed.items() if name != later} | dict(own or {})
     strays = [
         problem
         for key, value in keys.items()

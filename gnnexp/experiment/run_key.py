@@ -90,9 +90,9 @@ def component_in_key(node: Mapping[str, Any], without: Collection[str] = ()) -> 
     Raises:
         ImportError: its class, or the class of a component in it, cannot be imported.
     """
-    found = locate(node[TARGET])
-    options = _options(_without(node, (TARGET, *without)), found)
-    return {"name": name_of(node[TARGET]), "version": version_of(found), "options": options}
+    target = locate(node[TARGET])
+    options = _options(_without(node, (TARGET, *without)), target)
+    return {"name": name_of(node[TARGET]), "version": version_of(target), "options": options}
 
 
 def _options(node: Mapping[str, Any], target: Callable[..., Any]) -> dict[str, Any]:

@@ -47,10 +47,10 @@ def check_node(path: str, node: object, *kinds: type) -> list[Problem]:
     if not isinstance(node, Mapping) or not isinstance(node.get(TARGET), str):
         fix = f"set {path}.{TARGET}=package.module.Class" if "." in path else f"choose one: {path}=<name>"
         return [Problem(path, node, f"must be a mapping with {TARGET}", fix)]
-    found = component(f"{path}.{TARGET}", node[TARGET], kinds)
-    if isinstance(found, Problem):
-        return [found]
-    allowed = parameters_of(found)
+    target = component(f"{path}.{TARGET}", node[TARGET], kinds)
+    if isinstance(target, Problem):
+        return [target]
+    allowed = parameters_of(target)
     keys = {key: value for key, value in node.items() if key != TARGET}
     problems = [] if allowed is None else check_keys(path, keys, allowed)
     wrong = {problem.key for problem in problems}

@@ -177,9 +177,9 @@ class EmbeddingStore(FeatureStore):
         width = self.dims.stop - self.dims.start
         values = uniform_rows(key, self._ids.numpy(), self.dims.start, width, bound)
         self._table = nn.Parameter(torch.from_numpy(values).to(self._dtype))
-        made = row_optimizer(optimizer, self._table, self.options.lr or optimizer.trial.defaults["lr"])
-        assert made is not None, "see check"
-        self.optimizer = made
+        optimizer_of_rows = row_optimizer(optimizer, self._table, self.options.lr or optimizer.trial.defaults["lr"])
+        assert optimizer_of_rows is not None, "see check"
+        self.optimizer = optimizer_of_rows
 
     # --- the iteration ---------------------------------------------------------------------------------------------
     def fetch(self, ids: Tensor) -> Tensor:

@@ -110,14 +110,14 @@ def peer_access(
         assert isinstance(held, Tensor)
         sample = order[: _COMPARED * comm.size]
         access = PeerAccess(peers, comm.rank, order, num_nodes, device)
-        found = access.read(sample, held.new_empty((sample.numel(), held.shape[1])))
+        read = access.read(sample, held.new_empty((sample.numel(), held.shape[1])))
         wanted = form.held(take_rows(features, sample))
         assert isinstance(wanted, Tensor)
-        same = found.view(torch.uint8).equal(wanted.to(device).view(torch.uint8))  # NaN is equal to itself as bytes
+        same = read.view(torch.uint8).equal(wanted.to(device).view(torch.uint8))  # NaN is equal to itself as bytes
         return "" if same else f"rank {comm.rank} of the clique reads wrong values from the other GPUs"
 
-    found = peer_rows(rows, comm, device, _refusal(device, held), compared)
-    return found if isinstance(found, str) else PeerAccess(found, comm.rank, order, num_nodes, device)
+    shared = peer_rows(rows, comm, device, _refusal(device, held), compared)
+    return shared if isinstance(shared, str) else PeerAccess(shared, comm.rank, order, num_nodes, device)
 
 
 def _refusal(device: torch.device, held: Rows) -> str:

@@ -85,11 +85,11 @@ class ShardedCacheOptions(CacheOptions):
     def check(self, setting: Setting) -> list[Problem]:
         """All cliques must have the same size. GPUs of a clique with `access=peer` are in one machine."""
         together = setting.ranks_together
-        found = peer_problems(setting, self.clique or together) if self.access == "peer" else []
+        problems = peer_problems(setting, self.clique or together) if self.access == "peer" else []
         if self.clique is None or together % self.clique == 0:
-            return found
+            return problems
         return [
-            *found,
+            *problems,
             Problem(
                 "feature_store.cache.clique",
                 self.clique,
@@ -100,9 +100,9 @@ class ShardedCacheOptions(CacheOptions):
 
     def check_data(self, setting: Setting, facts: GraphFacts, row_bytes: int) -> list[Problem]:
         """Kernels read dense rows only."""
-        found = super().check_data(setting, facts, row_bytes)
+        problems = super().check_data(setting, facts, row_bytes)
         if self.access == "peer" and facts.sparse:
-            found.append(
+            problems.append(
                 Problem(
                     "feature_store.cache.access",
                     self.access,
@@ -110,7 +110,7 @@ class ShardedCacheOptions(CacheOptions):
                     "set feature_store.cache.access=auto",
                 )
             )
-        return found
+        return problems
 
     def most_rows(self, setting: Setting, facts: GraphFacts) -> int:
         """The number of all rows, divided by the clique's size."""
@@ -137,19 +137,19 @@ class ShardedCache(FeatureCache):
         """
         super().setup(shard, form, device, comm, direct=direct)
         assert shard.graph.features is not None
-        found: PeerAccess | str = "this was asked for"
+        access: PeerAccess | str = "this was asked for"
         if self.options.access != "collective":
-            found = peer_access(self._held, shard.graph.features, form, self._dealt, self._peers, device)
+            access = peer_access(self._held, shard.graph.features, form, self._dealt, self._peers, device)
         del self._dealt  # an id for each vertex of the graph
-        if isinstance(found, PeerAccess):
-            self.peer_access, self.communicates = found, False
+        if isinstance(access, PeerAccess):
+            self.peer_access, self.communicates = access, False
         elif self.options.access == "peer":
             raise RunError(
-                f"feature_store.cache.access=peer is not possible: {found}; set feature_store.cache.access=collective"
+                f"feature_store.cache.access=peer is not possible: {access}; set feature_store.cache.access=collective"
             )
         self._why = (
-            f"collective: {found}"
-            if isinstance(found, str)
+            f"collective: {access}"
+            if isinstance(access, str)
             else f"peer: the GPUs of all {self._peers.size} ranks of the clique read each other's rows"
         )
 
@@ -165,11 +165,11 @@ class ShardedCache(FeatureCache):
 
     def take_counts(self) -> dict[str, int]:
         """As `FeatureCache`. With peer access, also rows that its kernel read past the cache, and bytes of both."""
-        found = super().take_counts()
+        counts = super().take_counts()
         if self.peer_access is None:
-            return found
+            return counts
         assert isinstance(self._held, Tensor)
-        return added(found, self.peer_access.take_counts(self._held.shape[1] * self._held.element_size()))
+        return added(counts, self.peer_access.take_counts(self._held.shape[1] * self._held.element_size()))
 
     def choose(self, shard: Shard, num_rows: int) -> Tensor:
         """Deal the hottest rows out to the clique's members in turn, and return the ids for this rank."""

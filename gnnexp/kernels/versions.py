@@ -48,14 +48,14 @@ class Version(NamedTuple):
         getattr(found, "kernel", found).compile(signature(self.types))
 
 
-def read(file: Path) -> list[Version]:
+def read_versions(file: Path) -> list[Version]:
     """The versions in a CSV file."""
     with file.open(encoding="utf-8", newline="") as lines:
         return [Version(row["kernel"], row["types"]) for row in csv.DictReader(lines)]
 
 
 def write(file: Path, versions: Iterable[Version]) -> None:
-    """Write a CSV file for `read`."""
+    """Write a CSV file for `read_versions`."""
     with file.open("w", encoding="utf-8", newline="") as lines:
         writer = csv.writer(lines, lineterminator="\n")
         writer.writerow(Version._fields)

@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--all", action="store_true", help="all kernels, not only those of the first commands")
     parser.add_argument("--versions", type=Path, metavar="FILE", help="further ones, as in first_commands.csv")
     given = parser.parse_args(arguments)
-    listed = {*versions.read(FIRST), *(versions.read(given.versions) if given.versions else ())}
+    listed = {*versions.read_versions(FIRST), *(versions.read_versions(given.versions) if given.versions else ())}
     chosen = [*versions.pieces(sorted(listed)), *(tasks() if given.all else ())]
     remove_stale(Path(__file__).parent)
     processes = min(len(os.sched_getaffinity(0)), _MOST_PROCESSES)

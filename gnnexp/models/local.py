@@ -264,11 +264,11 @@ def _static_weights(layer: Layer, block: Block) -> tuple[Tensor | None, Tensor |
     if kept is not None:
         return kept
     weight, mass = layer.edge_weight(block, None, None)
-    found = with_factors(layer, block, weight), mass
-    parts = [part for part in found if part is not None]  # ones need no memory
+    weights = with_factors(layer, block, weight), mass
+    parts = [part for part in weights if part is not None]  # ones need no memory
     if parts and not any(part.requires_grad for part in parts):
-        layer.backend.constants.setdefault(block, {})[layer.weights_key] = found
-    return found
+        layer.backend.constants.setdefault(block, {})[layer.weights_key] = weights
+    return weights
 
 
 def normalised_weights(

@@ -80,8 +80,8 @@ class ModelOptions(ABC):
         """Invalid arguments, and conflicts with the device, the sampler and the precision of products."""
         wrong, device = self.problems(), setting.hardware.device
         if not wrong:
-            found, rounded = kernel_problem(self.kernel, device), matmul_problems(setting.train.matmul, device)
-            wrong = [*([] if found is None else [found]), *rounded]
+            wrong_kernel, rounded = kernel_problem(self.kernel, device), matmul_problems(setting.train.matmul, device)
+            wrong = [*([] if wrong_kernel is None else [wrong_kernel]), *rounded]
         if wrong:
             return wrong
         layer, matmul = self.example_layer, setting.train.matmul

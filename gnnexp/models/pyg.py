@@ -114,10 +114,10 @@ class PyGOptions(ModelOptions):
 
     def make_layer(self, index: int, in_dim: int, out_dim: int, num_relations: int = 0) -> PyGLayer:
         """The `index`-th module."""
-        found = located("model.module", self.module)
-        if isinstance(found, Problem):
-            raise ConfigError(found)
-        kind: Any = found
+        module = located("model.module", self.module)
+        if isinstance(module, Problem):
+            raise ConfigError(module)
+        kind: Any = module
         return PyGLayer(
             in_dim,
             out_dim,
@@ -150,12 +150,12 @@ def _judged(layer: PyGLayer, name: str) -> list[Problem]:
     problems, module, pairs = [], layer.module, layer.takes_pairs
     out = _tried(module, _PROBE, pairs=pairs)
     if not isinstance(out, Tensor) or out.shape[1:] != (_PROBE,):
-        found = list(out.shape) if isinstance(out, Tensor) else type(out).__name__
+        shape = list(out.shape) if isinstance(out, Tensor) else type(out).__name__
         problems.append(
             Problem(
                 "model.module",
                 name,
-                f"must give [n, {_PROBE}] for module(in, {_PROBE}), not {found}",
+                f"must give [n, {_PROBE}] for module(in, {_PROBE}), not {shape}",
                 "set model.options.concat=false, or heads to 1",
             )
         )

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from gnnexp.datasets.generated.shapes import sizes_of
-from gnnexp.experiment.build import batch_size_of
+from gnnexp.experiment.build import global_batch_size
 from gnnexp.record.runs import RecordedRun
 
 ITEMSIZE = 4
@@ -200,7 +200,7 @@ def num_steps(run: RecordedRun) -> int:
     """Number of global batches of an epoch; 1 if all examples are one batch."""
     sizes = run.provenance["graph"]
     examples = sizes.get("num_links") if run.value("task") == "link_prediction" else sizes.get("num_train")
-    size = batch_size_of(run.config) if "train" in run.config else None
+    size = global_batch_size(run.config) if "train" in run.config else None
     steps = -(-int(examples) // size) if size and examples else 1
     return min(steps, run.config.get("train", {}).get("steps_per_epoch") or steps)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gnnexp.experiment.build import batch_size_of
+from gnnexp.experiment.build import global_batch_size
 from gnnexp.record.runs import MACHINE, RecordedRun
 
 
@@ -69,7 +69,7 @@ def setting_of(run: RecordedRun) -> SharedSetting:
 def _global_batch(run: RecordedRun) -> str:
     if run.value("train.batch_of") in ("null", "run"):
         return run.value("train.batch_size")
-    return str(batch_size_of(run.config))
+    return str(global_batch_size(run.config))
 
 
 # Columns of every table; other labels have a column only if their values differ.

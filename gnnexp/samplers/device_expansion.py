@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gnnexp.graph.block import Block
 from gnnexp.kernels.crossing import back
-from gnnexp.samplers.device_hops import DeviceHops, HopEdges
+from gnnexp.samplers.device_hops import DeviceTopology, HopEdges
 from gnnexp.samplers.device_vertices import VertexTables, Vertices
 
 
@@ -22,11 +22,11 @@ class DeviceExpansion:
     """Expands targets into blocks on a device. Several threads may call it at the same time.
 
     Args:
-        there: the whole topology on the device.
+        topology: the whole topology on the device.
     """
 
-    def __init__(self, there: DeviceHops) -> None:
-        self._there, self._tables = there, VertexTables(there.num_nodes, there.device)
+    def __init__(self, topology: DeviceTopology) -> None:
+        self._topology, self._tables = topology, VertexTables(topology.num_nodes, topology.device)
 
     def blocks(self, seeds: Tensor, hop_keys: Sequence[int]) -> tuple[tuple[Block, ...], Tensor]:
         """Blocks of a batch on the device, input side first, and the `[S]` input vertices on the host.
@@ -38,22 +38,22 @@ class DeviceExpansion:
         Raises:
             ValueError: a seed is out of range or repeated, or the batch is too large.
         """
-        there = self._there
-        targets, keys = there.seeded(seeds, hop_keys)
+        topology = self._topology
+        targets, keys = topology.seeded(seeds, hop_keys)
         with self._tables.lent() as table:
-            vertices, hops = Vertices(there, table, targets), []
+            vertices, hops = Vertices(topology, table, targets), []
             for number in range(len(hop_keys)):
-                drawn = there.draw(
+                drawn = topology.draw(
                     vertices.real,
                     vertices.count,
                     number,
                     keys[number : number + 1],
-                    loops=there.loops,
-                    edge_ids=there.needs.edge_ids,
+                    loops=topology.loops,
+                    edge_ids=topology.needs.edge_ids,
                 )
                 vertices.limit(drawn.size)
-                most_new = drawn.found.numel() - there.loops * drawn.size
-                hops.append((drawn, vertices.add(drawn.found, drawn.total, most_new)))
+                most_new = drawn.ids.numel() - topology.loops * drawn.size
+                hops.append((drawn, vertices.add(drawn.ids, drawn.total, most_new)))
             sizes, ids = back(torch.cat((*vertices.counts, *(drawn.total for drawn, _ in hops))), vertices.real)
             known, edges = sizes[: len(hops) + 1].tolist(), sizes[len(hops) + 1 :].tolist()
             table.forget(vertices.ids[: known[-1]])
@@ -66,15 +66,15 @@ class DeviceExpansion:
 
     def _block(self, src_ids: Tensor, num_dst: int, num_edges: int, drawn: HopEdges, sources: Tensor) -> Block:
         """Views of the real entries."""
-        there, positions = self._there, None if drawn.positions is None else drawn.positions[:num_edges]
+        topology, positions = self._topology, None if drawn.positions is None else drawn.positions[:num_edges]
         return Block(
             drawn.bounds[: num_dst + 1],
             sources[:num_edges],
             src_ids,
             num_dst,
-            edge_ids=positions if "occurrence" in there.kinds or there.needs.edge_ids else None,
-            self_loops=there.needs.self_loops,
-            **there.of_edges(positions),
+            edge_ids=positions if "occurrence" in topology.kinds or topology.needs.edge_ids else None,
+            self_loops=topology.needs.self_loops,
+            **topology.of_edges(positions),
         )
 
 

@@ -52,7 +52,7 @@ class HopKernels(Protocol):
 
     def relabel(
         self,
-        found: Tensor,
+        ids: Tensor,
         total: Tensor,
         table: Tensor,
         most: int,
@@ -63,7 +63,7 @@ class HopKernels(Protocol):
         """`[E]` int32 position of each source in `vertices`; appends new vertices and writes their number to `known`.
 
         Args:
-            found: `[E]` source of each edge, -1 for none; the first `total` are real.
+            ids: `[E]` source of each edge, -1 for none; the first `total` are real.
             total: `[1]`.
             table: `[V + 1]` int32. The position of a vertex of the batch, which is below `most`; larger for others.
             most: upper bound for the number of vertices after this call.
@@ -91,13 +91,13 @@ class HopEdges(NamedTuple):
 
     Attributes:
         bounds: `[D + 1]` int64; edges of destination d are `bounds[d]:bounds[d + 1]`.
-        found: `[E]` source of each edge.
+        ids: `[E]` source of each edge.
         positions: `[E]` int64 position of each edge in the graph, -1 for a self loop; None if no data is needed.
         size: upper bound for the number of destinations, exact if the draw waited for it.
     """
 
     bounds: Tensor
-    found: Tensor
+    ids: Tensor
     positions: Tensor | None
     size: int
 
@@ -107,7 +107,7 @@ class HopEdges(NamedTuple):
         return self.bounds[-1:]
 
 
-class DeviceHops:
+class DeviceTopology:
     """The topology that a rank samples from, on a device. Several threads may call it at the same time.
 
     Data of edges may be in pinned host memory, which kernels of the GPU read over the link. The bounds of the vertices'
@@ -245,8 +245,8 @@ class DeviceHops:
                 ),
                 size,
             )
-        found, positions = self._all(vertices[:size], bounds, bound, loops)
-        return HopEdges(bounds, found, positions if wanted else None, size)
+        ids, positions = self._all(vertices[:size], bounds, bound, loops)
+        return HopEdges(bounds, ids, positions if wanted else None, size)
 
     def _all(self, vertices: Tensor, bounds: Tensor, num_edges: int, loops: int) -> tuple[Tensor, Tensor]:
         """Source and position of all edges of the vertices."""
@@ -277,7 +277,7 @@ class DeviceHops:
 
 
 def taken(values: Tensor, positions: Tensor) -> Tensor:
-    """`samplers.layerwise.take` without a wait for the device."""
+    """`samplers.layerwise.values_of_edges` without a wait for the device."""
     return torch.where(positions < 0, 1 if values.is_floating_point() else -1, values[positions.clamp(min=0)])
 
 
@@ -291,14 +291,14 @@ def hop_keys(key: BatchKey, count: int) -> list[int]:
     return streams(count, key.seed, Purpose.SAMPLE, key.epoch, key.step, key.micro)
 
 
-def assert_same(there: Sequence[Sequence[Tensor]], host: Sequence[Sequence[Tensor]]) -> None:
+def assert_same(of_device: Sequence[Sequence[Tensor]], of_host: Sequence[Sequence[Tensor]]) -> None:
     """Check that the arrays of each layer that were made on a device are those of the host.
 
     Raises:
         RunError: they are not.
     """
-    for number, (one, other) in enumerate(zip(there, host, strict=True)):
-        if not all(torch.equal(found.cpu(), expected) for found, expected in zip(one, other, strict=True)):
+    for number, (layer, other) in enumerate(zip(of_device, of_host, strict=True)):
+        if not all(torch.equal(array.cpu(), expected) for array, expected in zip(layer, other, strict=True)):
             raise RunError(
                 f"the GPU and the host sampled different blocks of layer {number + 1} from the same draws: "
                 "this is an error of gnnexp on this GPU. Set sampler.device=cpu, and please report it"

@@ -22,7 +22,7 @@ from gnnexp.graph.shard import Shard
 from gnnexp.kernels.crossing import across, back
 from gnnexp.kernels.samplers.hop import group_by_owner
 from gnnexp.samplers.device_expansion import check_seeds
-from gnnexp.samplers.device_hops import DeviceHops, HopEdges, assert_same, hop_key, taken
+from gnnexp.samplers.device_hops import DeviceTopology, HopEdges, assert_same, hop_key, taken
 from gnnexp.samplers.device_vertices import VertexTables, Vertices
 from gnnexp.samplers.layerwise import LayerSampler, Neighbours
 from gnnexp.samplers.remote import RemoteExpansion
@@ -39,10 +39,10 @@ def remote_expansion(
     sampler: LayerSampler, shard: Shard, comm: Communicator, num_hops: int, *, foreign_seeds: bool
 ) -> SamplesParts:
     """What samples a partitioned topology where the sampler is placed; arguments as for `RemoteExpansion`."""
-    if sampler.there is None:
+    if sampler.device_topology is None:
         return RemoteExpansion(sampler, shard, comm, num_hops, foreign_seeds=foreign_seeds)
     host = RemoteExpansion(sampler, shard, comm.uncounted(), num_hops, foreign_seeds=foreign_seeds)
-    return DeviceRemoteExpansion(sampler.there, shard, comm, host, foreign_seeds=foreign_seeds)
+    return DeviceRemoteExpansion(sampler.device_topology, shard, comm, host, foreign_seeds=foreign_seeds)
 
 
 class _Hop(NamedTuple):
@@ -83,7 +83,7 @@ class DeviceRemoteExpansion:
     """Expands this rank's targets over the parts of all ranks. All ranks call it for every batch, all on devices.
 
     Args:
-        there: this rank's part of the topology on the device.
+        topology: this rank's part of the topology on the device.
         shard: owner of each vertex.
         comm: communicator for host tensors with one rank per part.
         host: makes the first batch too, which is compared.
@@ -91,11 +91,17 @@ class DeviceRemoteExpansion:
     """
 
     def __init__(
-        self, there: DeviceHops, shard: Shard, comm: Communicator, host: RemoteExpansion, *, foreign_seeds: bool = False
+        self,
+        topology: DeviceTopology,
+        shard: Shard,
+        comm: Communicator,
+        host: RemoteExpansion,
+        *,
+        foreign_seeds: bool = False,
     ) -> None:
-        self._there, self._comm, self._host, self._foreign_seeds = there, comm, host, foreign_seeds
-        self._owner = shard.owner.to(there.device)
-        self._tables = VertexTables(there.num_nodes, there.device)
+        self._topology, self._comm, self._host, self._foreign_seeds = topology, comm, host, foreign_seeds
+        self._owner = shard.owner.to(topology.device)
+        self._tables = VertexTables(topology.num_nodes, topology.device)
         self._compares = True
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int) -> Batch:
@@ -105,29 +111,29 @@ class DeviceRemoteExpansion:
             ValueError: a seed is out of range or repeated, or the batch is too large.
             RunError: the blocks of the first batch differ from those of the host.
         """
-        found = self._sample(seeds, key, global_count)
+        batch = self._sample(seeds, key, global_count)
         compares, self._compares = self._compares, False
         if compares:
             expected = self._host.sample(seeds, key, global_count)
-            assert_same([block.arrays() for block in found.blocks], [block.arrays() for block in expected.blocks])
-        return found
+            assert_same([block.arrays() for block in batch.blocks], [block.arrays() for block in expected.blocks])
+        return batch
 
     def _sample(self, seeds: Tensor, key: BatchKey, global_count: int) -> Batch:
-        there, units = self._there, [key.micro] if key.micro < 0 else range(self._comm.size)
-        words = [hop_key(replace(key, micro=unit), hop) for hop in range(len(there.fanouts)) for unit in units]
-        targets, flat = there.seeded(seeds, words)
+        topology, units = self._topology, [key.micro] if key.micro < 0 else range(self._comm.size)
+        words = [hop_key(replace(key, micro=unit), hop) for hop in range(len(topology.fanouts)) for unit in units]
+        targets, flat = topology.seeded(seeds, words)
         keys = flat.view(-1, len(units))
         if self._foreign_seeds and self._comm.size > 1:  # as on the host, ids that are asked for stay as wide as seeds
             targets = targets.to(seeds.dtype)
         with self._tables.lent() as table:
-            vertices, hops, sources = Vertices(there, table, targets), [], []
+            vertices, hops, sources = Vertices(topology, table, targets), [], []
             for number in range(keys.shape[0]):
                 asks = self._comm.size > 1 and (number > 0 or self._foreign_seeds)
-                one = (self._ask if asks else self._own)(vertices, number, keys[number])
-                most_new = one.drawn.found.numel() - there.loops * one.drawn.size
-                sources.append(vertices.add(one.drawn.found, one.drawn.total, most_new))
-                hops.append(one)
-            sizes, ids = back(torch.cat((*vertices.counts, *(one.drawn.total for one in hops))), vertices.real)
+                hop = (self._ask if asks else self._own)(vertices, number, keys[number])
+                most_new = hop.drawn.ids.numel() - topology.loops * hop.drawn.size
+                sources.append(vertices.add(hop.drawn.ids, hop.drawn.total, most_new))
+                hops.append(hop)
+            sizes, ids = back(torch.cat((*vertices.counts, *(hop.drawn.total for hop in hops))), vertices.real)
             known, edges = sizes[: len(hops) + 1].tolist(), sizes[len(hops) + 1 :].tolist()
             table.forget(vertices.ids[: known[-1]])
         check_seeds(known[0], seeds.numel())
@@ -135,10 +141,10 @@ class DeviceRemoteExpansion:
             self._block(vertices.ids[: known[number + 1]], known[number], edges[number], hops[number], sources[number])
             for number in reversed(range(len(hops)))
         )
-        more = sum(one.received_bytes for one in hops) + 8 * (len(words) - len(hops))
+        more = sum(hop.received_bytes for hop in hops) + 8 * (len(words) - len(hops))
         drawn = sum(
-            edges[number] - there.loops * known[number] if one.num_answered is None else one.num_answered
-            for number, one in enumerate(hops)
+            edges[number] - topology.loops * known[number] if hop.num_answered is None else hop.num_answered
+            for number, hop in enumerate(hops)
         )
         return Batch(
             seeds,
@@ -147,22 +153,26 @@ class DeviceRemoteExpansion:
             global_count,
             host_ids=ids[: known[-1]],
             received_bytes=more,
-            far_bytes=there.far_bytes(drawn),
+            far_bytes=topology.far_bytes(drawn),
         )
 
-    def _block(self, src_ids: Tensor, num_dst: int, num_edges: int, one: _Hop, sources: Tensor) -> Block:
-        drawn = one.drawn
+    def _block(self, src_ids: Tensor, num_dst: int, num_edges: int, hop: _Hop, sources: Tensor) -> Block:
+        drawn = hop.drawn
         positions = None if drawn.positions is None else drawn.positions[:num_edges]
         block = Block(
-            drawn.bounds[: num_dst + 1], sources[:num_edges], src_ids, num_dst, self_loops=self._there.needs.self_loops
+            drawn.bounds[: num_dst + 1],
+            sources[:num_edges],
+            src_ids,
+            num_dst,
+            self_loops=self._topology.needs.self_loops,
         )
-        received: dict[str, Any] = dict(zip(self._host.kinds, one.data, strict=bool(one.data)))
-        return replace(block, **self._there.of_edges(positions), **received)
+        received: dict[str, Any] = dict(zip(self._host.kinds, hop.data, strict=bool(hop.data)))
+        return replace(block, **self._topology.of_edges(positions), **received)
 
     def _own(self, vertices: Vertices, number: int, keys: Tensor) -> _Hop:
         """The draws of a frontier whose edges are all on this rank."""
         own = keys if keys.numel() == 1 else keys[self._comm.rank : self._comm.rank + 1]
-        drawn = self._there.draw(vertices.real, vertices.count, number, own, loops=self._there.loops)
+        drawn = self._topology.draw(vertices.real, vertices.count, number, own, loops=self._topology.loops)
         vertices.limit(drawn.size)
         return _Hop(drawn, (), None, 0)
 
@@ -180,47 +190,45 @@ class DeviceRemoteExpansion:
         payload, incoming = comm.counted_all_to_all(
             torch.cat(answered.replies), [reply.numel() for reply in answered.replies], "frontier"
         )
-        lengths, columns = self._joined(across(payload, self._there.device), incoming, sent, answered)
+        lengths, columns = self._joined(across(payload, self._topology.device), incoming, sent, answered)
         return self._in_order(
             vertices.real, places[:known], lengths, columns, int(answered.ends[-1]), wanted.nbytes + payload.nbytes
         )
 
     def _answer(self, wanted: Tensor, own: Tensor, asked: Sequence[int], number: int, keys: Tensor) -> _Answered:
         """Draw for all requests and for the own vertices at once."""
-        there, num_requests = self._there, wanted.numel()
-        vertices = torch.cat((across(wanted, there.device), own))
+        topology, num_requests = self._topology, wanted.numel()
+        vertices = torch.cat((across(wanted, topology.device), own))
         if keys.numel() > 1:  # a key for each rank that asks
             rows = [own.numel() if rank == self._comm.rank else count for rank, count in enumerate(asked)]
             order = [*(rank for rank in range(len(rows)) if rank != self._comm.rank), self._comm.rank]
             keys = torch.cat([keys[rank : rank + 1].expand(rows[rank]) for rank in order])
-        count = torch.full((1,), vertices.numel(), dtype=torch.int64, device=there.device)
-        drawn = there.draw(vertices, count, number, keys, loops=0, times=self._comm.size)
+        count = torch.full((1,), vertices.numel(), dtype=torch.int64, device=topology.device)
+        drawn = topology.draw(vertices, count, number, keys, loops=0, times=self._comm.size)
         columns = self._columns(drawn)
-        fanout, size = there.fanouts[number], drawn.found.numel()
+        fanout, size = topology.fanouts[number], drawn.ids.numel()
         most = size if fanout < 0 else min(size, num_requests * fanout)
-        ends, found, *data = back(drawn.bounds, drawn.found[:most], *(values[:most] for values in columns.values()))
+        ends, ids, *data = back(drawn.bounds, drawn.ids[:most], *(values[:most] for values in columns.values()))
         replies = []
         for start, stop in pairwise(accumulate(asked, initial=0)):
             edges = slice(int(ends[start]), int(ends[stop]))
             held = {name: values[edges] for name, values in zip(columns, data, strict=True)}
             replies.append(
-                self._host.pack(Neighbours(ends[start : stop + 1], found[edges], **held))
-                if start < stop
-                else wanted[:0]
+                self._host.pack(Neighbours(ends[start : stop + 1], ids[edges], **held)) if start < stop else wanted[:0]
             )
         return _Answered(drawn, columns, ends, replies, num_requests)
 
     def _columns(self, drawn: HopEdges) -> Mapping[str, Tensor]:
         """`[E]` data of drawn edges, by field of `Block`. Without parallel edges in this part, an occurrence is 0."""
-        found, there = drawn.found, self._there
+        ids, topology = drawn.ids, self._topology
         if drawn.positions is None:
-            return {name: torch.zeros_like(found, dtype=torch.int32) for name in self._host.kinds}
-        real = torch.arange(found.numel(), device=found.device) < drawn.total
+            return {name: torch.zeros_like(ids, dtype=torch.int32) for name in self._host.kinds}
+        real = torch.arange(ids.numel(), device=ids.device) < drawn.total
         positions = torch.where(real, drawn.positions, -1)
         return {
-            name: there.taken(there.kinds[name], positions)
-            if name in there.kinds
-            else torch.zeros_like(found, dtype=torch.int32)
+            name: topology.taken(topology.kinds[name], positions)
+            if name in topology.kinds
+            else torch.zeros_like(ids, dtype=torch.int32)
             for name in self._host.kinds
         }
 
@@ -237,7 +245,7 @@ class DeviceRemoteExpansion:
             if rank == self._comm.rank:
                 lengths.append(drawn.bounds.diff()[num_requests:])
                 for name in names:
-                    parts[name].append((drawn.found if name == "ids" else answered.columns[name])[own])
+                    parts[name].append((drawn.ids if name == "ids" else answered.columns[name])[own])
                 continue
             edges = (packet.numel() - sent[rank]) // len(names)
             of_rank, *data = torch.split_with_sizes(packet, [sent[rank], *[edges] * len(names)])
@@ -266,7 +274,7 @@ class DeviceRemoteExpansion:
             num_answered: number of edges that this rank drew for all ranks.
             received_bytes: what other ranks sent.
         """
-        loops, own = self._there.loops, lengths[places]
+        loops, own = self._topology.loops, lengths[places]
         bounds = own.new_zeros(own.numel() + 1)
         torch.cumsum(own + loops, 0, out=bounds[1:])
         total = columns["ids"].numel() + loops * own.numel()
@@ -276,9 +284,9 @@ class DeviceRemoteExpansion:
         if loops:
             positions = torch.where(offset == own[rows], -1, positions)
         ids, *data = (values if values.numel() else values.new_zeros(1) for values in columns.values())
-        found = torch.where(positions < 0, frontier[rows], ids[positions.clamp(min=0)])
+        sources = torch.where(positions < 0, frontier[rows], ids[positions.clamp(min=0)])
         return _Hop(
-            HopEdges(bounds, found, None, own.numel()),
+            HopEdges(bounds, sources, None, own.numel()),
             [taken(values, positions) for values in data],
             num_answered,
             received_bytes,

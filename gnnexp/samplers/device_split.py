@@ -20,7 +20,7 @@ from gnnexp.graph.shard import Shard
 from gnnexp.kernels.crossing import across, back
 from gnnexp.kernels.samplers.hop import group_by_owner
 from gnnexp.samplers.device_expansion import check_seeds
-from gnnexp.samplers.device_hops import DeviceHops, HopEdges, assert_same, hop_keys
+from gnnexp.samplers.device_hops import DeviceTopology, HopEdges, assert_same, hop_keys
 from gnnexp.samplers.device_vertices import VertexTables, Vertices, relabelled
 from gnnexp.samplers.layerwise import LayerSampler
 from gnnexp.samplers.split import SplitBatch, Splitter
@@ -35,9 +35,9 @@ class SamplesSplits(Protocol):
 
 def splitter(sampler: LayerSampler, shard: Shard, comm: Communicator, num_hops: int) -> SamplesSplits:
     """What samples splits where the sampler is placed; arguments as for `Splitter`."""
-    if sampler.there is None:
+    if sampler.device_topology is None:
         return Splitter(sampler, shard, comm, num_hops)
-    return DeviceSplitter(sampler.there, shard, comm, Splitter(sampler, shard, comm.uncounted(), num_hops))
+    return DeviceSplitter(sampler.device_topology, shard, comm, Splitter(sampler, shard, comm.uncounted(), num_hops))
 
 
 class _Hop(NamedTuple):
@@ -62,16 +62,18 @@ class DeviceSplitter:
     """Samples splits on a device. All ranks of the group sample the same batch, and all of them on devices.
 
     Args:
-        there: the topology of this rank on the device.
+        topology: the topology of this rank on the device.
         shard: owner of each vertex.
         comm: communicator for host tensors of the ranks that share a batch, one per part.
         host: makes the first batch too, which is compared; None: nothing is compared.
     """
 
-    def __init__(self, there: DeviceHops, shard: Shard, comm: Communicator, host: Splitter | None = None) -> None:
-        self._there, self._comm, self._host = there, comm, host
-        self._owner = shard.owner.to(there.device)
-        self._tables = VertexTables(there.num_nodes, there.device)
+    def __init__(
+        self, topology: DeviceTopology, shard: Shard, comm: Communicator, host: Splitter | None = None
+    ) -> None:
+        self._topology, self._comm, self._host = topology, comm, host
+        self._owner = shard.owner.to(topology.device)
+        self._tables = VertexTables(topology.num_nodes, topology.device)
 
     def sample(self, local_targets: Tensor, key: BatchKey, global_count: int) -> SplitBatch:
         """`Splitter.sample`.
@@ -80,31 +82,31 @@ class DeviceSplitter:
             ValueError: a target is out of range or repeated, or the batch is too large.
             RunError: the blocks of the first batch differ from those of the host.
         """
-        found = self._sample(local_targets, key, global_count)
+        split = self._sample(local_targets, key, global_count)
         host, self._host = self._host, None
         if host is not None:
-            assert_same(_arrays(found), _arrays(host.sample(local_targets, key, global_count)))
-        return found
+            assert_same(_arrays(split), _arrays(host.sample(local_targets, key, global_count)))
+        return split
 
     def _sample(self, local_targets: Tensor, key: BatchKey, global_count: int) -> SplitBatch:
-        there = self._there
-        targets, keys = there.seeded(local_targets, hop_keys(key, len(there.fanouts)))
+        topology = self._topology
+        targets, keys = topology.seeded(local_targets, hop_keys(key, len(topology.fanouts)))
         with self._tables.lent() as table:
-            vertices = Vertices(there, table, targets)
+            vertices = Vertices(topology, table, targets)
             hops = [self._hop(vertices, number, keys[number : number + 1]) for number in range(keys.numel())]
             known = vertices.counts[::2]
             sizes, ids = back(
-                torch.cat((*known, *(one.drawn.total for one in hops), *(one.crossing for one in hops))), vertices.real
+                torch.cat((*known, *(hop.drawn.total for hop in hops), *(hop.crossing for hop in hops))), vertices.real
             )
             local, edges, crossing = torch.split_with_sizes(sizes, [len(known), len(hops), len(hops)])
             table.forget(vertices.ids[: int(local[-1])])
         check_seeds(int(local[0]), local_targets.numel())
-        made = [
-            self._block(one, vertices.ids, int(local[number]), int(local[number + 1]), int(edges[number]))
-            for number, one in enumerate(hops)
+        layers = [
+            self._block(hop, vertices.ids, int(local[number]), int(local[number + 1]), int(edges[number]))
+            for number, hop in enumerate(hops)
         ]
-        blocks, shuffles = zip(*reversed(made), strict=True)
-        received = sum(one.shuffle.send_rows.numel() for one in hops)
+        blocks, shuffles = zip(*reversed(layers), strict=True)
+        received = sum(hop.shuffle.send_rows.numel() for hop in hops)
         batch = Batch(
             local_targets,
             blocks,
@@ -112,29 +114,29 @@ class DeviceSplitter:
             global_count,
             host_ids=ids[: int(local[-1])],
             received_bytes=received * ids.element_size(),
-            far_bytes=there.far_bytes(int(edges.sum()) - there.loops * int(local[:-1].sum())),
+            far_bytes=topology.far_bytes(int(edges.sum()) - topology.loops * int(local[:-1].sum())),
         )
         return SplitBatch(batch, shuffles, tuple(reversed(crossing.tolist())))
 
     def _hop(self, vertices: Vertices, number: int, key: Tensor) -> _Hop:
         """Draw the edges of the local frontier, and split their sources (`Splitter.split`)."""
-        there = self._there
-        drawn = there.draw(vertices.real, vertices.count, number, key, loops=there.loops)
+        topology = self._topology
+        drawn = topology.draw(vertices.real, vertices.count, number, key, loops=topology.loops)
         vertices.limit(drawn.size)
-        most = drawn.found.numel() - there.loops * drawn.size
+        most = drawn.ids.numel() - topology.loops * drawn.size
         if self._comm.size == 1:
-            sources = vertices.add(drawn.found, drawn.total, most)
+            sources = vertices.add(drawn.ids, drawn.total, most)
             vertices.counts.append(vertices.count)
-            nobody, nothing = torch.zeros_like(drawn.total), drawn.found[:0]
+            nobody, nothing = torch.zeros_like(drawn.total), drawn.ids[:0]
             return _Hop(drawn, sources, nobody, nothing, ShuffleIndex(nothing.long(), (0,), (0,), 0))
-        real = torch.arange(drawn.found.numel(), device=drawn.found.device) < drawn.total
-        away = real & (self._owner[torch.where(real, drawn.found, 0).long()] != self._comm.rank)
-        sources = vertices.add(torch.where(away, -1, drawn.found), drawn.total, most)
-        most = min(there.num_nodes, most)
-        foreign = drawn.found.new_empty(most + 1)
+        real = torch.arange(drawn.ids.numel(), device=drawn.ids.device) < drawn.total
+        away = real & (self._owner[torch.where(real, drawn.ids, 0).long()] != self._comm.rank)
+        sources = vertices.add(torch.where(away, -1, drawn.ids), drawn.total, most)
+        most = min(topology.num_nodes, most)
+        foreign = drawn.ids.new_empty(most + 1)
         others, count = relabelled(
-            there,
-            torch.where(away, drawn.found, -1),
+            topology,
+            torch.where(away, drawn.ids, -1),
             drawn.total,
             vertices.table,
             most,
@@ -166,23 +168,23 @@ class DeviceSplitter:
         counts, num_foreign = sizes[:-1].diff().tolist(), int(sizes[-2])
         vertices.limit(int(sizes[-1]))
         wanted, asked = comm.counted_all_to_all(ids[:num_foreign], counts, "frontier")
-        arrived = across(wanted, self._there.device)
+        arrived = across(wanted, self._topology.device)
         rows = vertices.add(arrived, torch.full_like(count, arrived.numel()), arrived.numel())
         return grouped[:num_foreign], places, ShuffleIndex(rows.long(), tuple(asked), tuple(counts), 0)
 
     def _block(
-        self, one: _Hop, ids: Tensor, num_dst: int, num_local: int, num_edges: int
+        self, hop: _Hop, ids: Tensor, num_dst: int, num_local: int, num_edges: int
     ) -> tuple[Block, ShuffleIndex]:
-        there, positions = self._there, one.drawn.positions
+        topology, positions = self._topology, hop.drawn.positions
         block = Block(
-            one.drawn.bounds[: num_dst + 1],
-            one.sources[:num_edges],
-            torch.cat((ids[:num_local], one.foreign)) if one.foreign.numel() else ids[:num_local],
+            hop.drawn.bounds[: num_dst + 1],
+            hop.sources[:num_edges],
+            torch.cat((ids[:num_local], hop.foreign)) if hop.foreign.numel() else ids[:num_local],
             num_dst,
-            self_loops=there.needs.self_loops,
-            **there.of_edges(None if positions is None else positions[:num_edges]),
+            self_loops=topology.needs.self_loops,
+            **topology.of_edges(None if positions is None else positions[:num_edges]),
         )
-        return block, replace(one.shuffle, num_local=num_local)
+        return block, replace(hop.shuffle, num_local=num_local)
 
 
 def _arrays(split: SplitBatch) -> list[list[Tensor]]:

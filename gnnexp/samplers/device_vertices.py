@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gnnexp.samplers.device_hops import DeviceHops
+from gnnexp.samplers.device_hops import DeviceTopology
 
 NOWHERE = (1 << 31) - 1
 
@@ -70,8 +70,8 @@ class Vertices:
         counts: `[1]` numbers of vertices after each call of `add`; the first one is that of the seeds.
     """
 
-    def __init__(self, there: DeviceHops, table: Table, seeds: Tensor) -> None:
-        self._there, self.table = there, table
+    def __init__(self, topology: DeviceTopology, table: Table, seeds: Tensor) -> None:
+        self._topology, self.table = topology, table
         self.most, self.ids = 0, seeds.new_empty(seeds.numel() + 1)
         self.counts = [torch.zeros(1, dtype=torch.int64, device=seeds.device)]
         self.add(seeds, torch.full_like(self.counts[0], seeds.numel()), seeds.numel())
@@ -91,39 +91,39 @@ class Vertices:
         """Set a smaller bound, because the host knows more now."""
         self.most = min(self.most, most)
 
-    def add(self, found: Tensor, total: Tensor, most_new: int) -> Tensor:
-        """Append the new vertices among `found`.
+    def add(self, ids: Tensor, total: Tensor, most_new: int) -> Tensor:
+        """Append the new vertices among `ids`.
 
         Args:
-            found: `[E]` vertices, -1 for none.
-            total: `[1]` how many entries of `found` are real.
+            ids: `[E]` vertices, -1 for none.
+            total: `[1]` how many entries of `ids` are real.
             most_new: upper bound for the number of new vertices.
 
         Returns:
             `[E]` int32 positions.
         """
-        most = min(self._there.num_nodes, self.most + most_new)
+        most = min(self._topology.num_nodes, self.most + most_new)
         grown = self.ids.new_empty(most + 1)
         grown[: self.most], self.ids, self.most = self.real, grown, most
-        positions, known = relabelled(self._there, found, total, self.table, most, grown, self.count)
+        positions, known = relabelled(self._topology, ids, total, self.table, most, grown, self.count)
         self.counts.append(known)
         return positions
 
 
 def relabelled(
-    there: DeviceHops, found: Tensor, total: Tensor, table: Table, most: int, vertices: Tensor, count: Tensor
+    topology: DeviceTopology, ids: Tensor, total: Tensor, table: Table, most: int, vertices: Tensor, count: Tensor
 ) -> tuple[Tensor, Tensor]:
     """`HopKernels.relabel`, and the `[1]` new number of vertices.
 
     Raises:
         ValueError: positions would be too large.
     """
-    if most + found.numel() > NOWHERE:
+    if most + ids.numel() > NOWHERE:
         raise ValueError(
-            f"a batch of {most} vertices and {found.numel()} edges in one hop: at most 2^31 together "
+            f"a batch of {most} vertices and {ids.numel()} edges in one hop: at most 2^31 together "
             "are supported, use smaller batches or fanouts"
         )
-    if not found.numel():
-        return found.int(), count
+    if not ids.numel():
+        return ids.int(), count
     known = torch.empty_like(count)
-    return there.kernels.relabel(found, total, table.entries, most, vertices, count, known), known
+    return topology.kernels.relabel(ids, total, table.entries, most, vertices, count, known), known

@@ -23,7 +23,14 @@ from gnnexp.graph.sparse import ends
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.kernels.samplers.sample import append_self_loops
 from gnnexp.samplers.base import Key, Topology
-from gnnexp.samplers.layerwise import LayerSampler, LayerSamplerOptions, Neighbours, Relabelling, make_block, take
+from gnnexp.samplers.layerwise import (
+    LayerSampler,
+    LayerSamplerOptions,
+    Neighbours,
+    Relabelling,
+    relabelled_block,
+    values_of_edges,
+)
 
 
 def dgl_graph(graph: Graph) -> Any:  # noqa: ANN401
@@ -50,20 +57,20 @@ class DGLRelabelling:
         """`[S]` original ids so far."""
         return self._ids
 
-    def block(self, found: Neighbours, needs: BlockNeeds) -> Block:
+    def block(self, drawn: Neighbours, needs: BlockNeeds) -> Block:
         """The block of the edges that `ids` drew; adds their sources to `ids`."""
         import dgl
 
         frontier = self._ids.to(torch.int64)
-        destinations = torch.repeat_interleave(frontier, found.indptr[1:] - found.indptr[:-1])
-        drawn = dgl.graph((found.ids.to(torch.int64), destinations), num_nodes=self._num_nodes)
-        made = dgl.to_block(drawn, frontier)
-        indptr, sources, order = made.adj_tensors("csc")
+        destinations = torch.repeat_interleave(frontier, drawn.indptr[1:] - drawn.indptr[:-1])
+        graph = dgl.graph((drawn.ids.to(torch.int64), destinations), num_nodes=self._num_nodes)
+        dgl_block = dgl.to_block(graph, frontier)
+        indptr, sources, order = dgl_block.adj_tensors("csc")
         if order.numel():  # positions of the block's edges among those drawn
-            found = found._replace(**{name: kind[order] for name, kind in found.of_edges.items()})
+            drawn = drawn._replace(**{name: kind[order] for name, kind in drawn.of_edges.items()})
         count = frontier.numel()
-        self._ids = made.srcdata[dgl.NID].to(found.ids.dtype)
-        return make_block(found._replace(indptr=indptr), sources.to(torch.int32), self._ids, count, needs)
+        self._ids = dgl_block.srcdata[dgl.NID].to(drawn.ids.dtype)
+        return relabelled_block(drawn._replace(indptr=indptr), sources.to(torch.int32), self._ids, count, needs)
 
 
 @cache
@@ -206,7 +213,7 @@ class DGLSampler(LayerSampler):
     def _of_edges(self, positions: Tensor) -> dict[str, Any]:
         """Data of the edges at `positions` `[E]`, by field of `Block`."""
         kinds = {"occurrence": self._occurrence, "edge_types": self._types, "weight": self._graph.edge_weights}
-        return {name: take(values, positions) for name, values in kinds.items() if values is not None}
+        return {name: values_of_edges(values, positions) for name, values in kinds.items() if values is not None}
 
 
 def _seed(key: BatchKey, hop: int) -> int:

@@ -16,7 +16,7 @@ from gnnexp.graph.shard import BlockNeeds
 from gnnexp.kernels.pool import Pool
 from gnnexp.kernels.samplers import sample as kernels
 from gnnexp.samplers.base import largest_degree_of
-from gnnexp.samplers.layerwise import Neighbours, take
+from gnnexp.samplers.layerwise import Neighbours, values_of_edges
 from gnnexp.samplers.vertex_map import VertexMap, VertexMaps
 
 _ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -137,22 +137,20 @@ class Expansion:
         """
         vertices = frontier.contiguous().numpy()
         with self._maps.lent() as space:
-            indptr, found, positions = self._draw(
-                space, vertices, vertices.size, self._hops[hop], 0, np.uint64(hop_key)
-            )
-        return Neighbours(indptr, torch.from_numpy(found), **self._of_edges(positions))
+            indptr, ids, positions = self._draw(space, vertices, vertices.size, self._hops[hop], 0, np.uint64(hop_key))
+        return Neighbours(indptr, torch.from_numpy(ids), **self._of_edges(positions))
 
     def _hop(
         self, space: _Workspace, count: int, fanout: int, key: np.uint64
     ) -> tuple[Tensor, Tensor, Tensor | None, int]:
         """One hop: `(indptr [D + 1], sources [E], positions [E] or None, number of sources)`."""
-        indptr, found, positions = self._draw(space, space.vertices, count, fanout, int(self._needs.self_loops), key)
-        most = min(self._graph.num_nodes, count + found.size)
+        indptr, ids, positions = self._draw(space, space.vertices, count, fanout, int(self._needs.self_loops), key)
+        most = min(self._graph.num_nodes, count + ids.size)
         space.check_room(most)
         space.vertices = _grown(space.vertices, most + 1, keep=count)
         # Positions overwrite the vertex ids in place, unless ids are wider.
-        sources = found if found.dtype == np.int32 else self._pool.empty((found.size,), np.int32)
-        known = kernels.relabel(found, space.table, space.base, space.vertices, count, sources)
+        sources = ids if ids.dtype == np.int32 else self._pool.empty((ids.size,), np.int32)
+        known = kernels.relabel(ids, space.table, space.base, space.vertices, count, sources)
         return indptr, torch.from_numpy(sources), positions, known
 
     def _draw(
@@ -166,9 +164,9 @@ class Expansion:
         )
         wanted = self._needs.edge_ids or any(kind is not None for kind in self._kinds.values())
         positions = torch.empty(total, dtype=torch.int64) if wanted else None
-        found = self._pool.empty((total,), self._indices.dtype)
-        self._find(space, vertices, count, fanout, loops, key, indptr.numpy(), positions, found)
-        return indptr, found, positions
+        ids = self._pool.empty((total,), self._indices.dtype)
+        self._find(space, vertices, count, fanout, loops, key, indptr.numpy(), positions, ids)
+        return indptr, ids, positions
 
     def _find(
         self,
@@ -180,13 +178,13 @@ class Expansion:
         key: np.uint64,
         indptr: np.ndarray,
         positions: Tensor | None,
-        found: np.ndarray,
+        ids: np.ndarray,
     ) -> None:
-        """Fill `found` with the source of every edge of a hop, and `positions` unless it is None."""
+        """Fill `ids` with the source of every edge of a hop, and `positions` unless it is None."""
         starts = space.starts
         if fanout < 0:
             places = _NOTHING if positions is None else positions.numpy()
-            kernels.copy_hop(self._indices, vertices, count, loops, starts, indptr, places, found)
+            kernels.copy_hop(self._indices, vertices, count, loops, starts, indptr, places, ids)
             return
         width = kernels.round_width(fanout)
         space.chosen = _grown(space.chosen, fanout * width)
@@ -214,7 +212,7 @@ class Expansion:
             space.taken,
             places,
             mask,
-            found,
+            ids,
         )
 
     @property
@@ -225,7 +223,7 @@ class Expansion:
     def _of_edges(self, positions: Tensor | None) -> dict[str, Any]:
         """Data of the edges at `positions` `[E]`, by field of `Block`."""
         return {
-            name: take(values, positions)
+            name: values_of_edges(values, positions)
             for name, values in self._kinds.items()
             if values is not None and positions is not None
         }

@@ -20,7 +20,7 @@ from gnnexp.measure.available import available_memory
 from gnnexp.ops.backends import chosen_kernel, has_nvidia_gpu_build, has_triton, is_interpreted
 from gnnexp.samplers.base import Key, Topology
 from gnnexp.samplers.device_expansion import DeviceExpansion
-from gnnexp.samplers.device_hops import MOST_FANOUT, DeviceHops, assert_same, hop_key, hop_keys, kernels_for
+from gnnexp.samplers.device_hops import MOST_FANOUT, DeviceTopology, assert_same, hop_key, hop_keys, kernels_for
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.samplers.layerwise import LayerSampler, LayerSamplerOptions, Neighbours
 from gnnexp.tiers.pinned import Use, pinned_array
@@ -188,7 +188,7 @@ class FusedSampler(LayerSampler):
             return str(device)
         shared = comm if self.options.topology == "replicated" else None
         self._pin = lambda values: pinned_array(
-            tuple(values.shape), values.dtype, lambda there: there.copy_(values), shared, device, _TOPOLOGY
+            tuple(values.shape), values.dtype, lambda array: array.copy_(values), shared, device, _TOPOLOGY
         )
         return f"{device}, which reads edges in host memory: {reasons.get('device', 'sampler.tier=uva')}"
 
@@ -241,10 +241,10 @@ class FusedSampler(LayerSampler):
         self._on_device: DeviceExpansion | None = None
         self._compares = self._place is not None
         if self._place is not None:
-            self.there = DeviceHops(
+            self.device_topology = DeviceTopology(
                 graph, shard.needs, hops, self._place, shard.names, kernels_for(self._place, self._kernel), self._pin
             )
-            self._on_device = DeviceExpansion(self.there)
+            self._on_device = DeviceExpansion(self.device_topology)
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:
         """The blocks of one batch; all hops share one list of vertices."""
@@ -263,7 +263,7 @@ class FusedSampler(LayerSampler):
             key,
             global_count,
             host_ids=ids,
-            far_bytes=None if self.there is None else self.there.far_bytes(drawn),
+            far_bytes=None if self.device_topology is None else self.device_topology.far_bytes(drawn),
         )
 
     def sample_layer(self, frontier: Tensor, hop: int, key: BatchKey) -> Neighbours:

@@ -19,7 +19,7 @@ from gnnexp.samplers.base import Sampler, SamplerOptions
 from gnnexp.samplers.vertex_map import VertexMap, VertexMaps
 
 if TYPE_CHECKING:
-    from gnnexp.samplers.device_hops import DeviceHops
+    from gnnexp.samplers.device_hops import DeviceTopology
 
 OF_EDGES = ("occurrence", "edge_types", "weight", "scale")
 
@@ -65,11 +65,11 @@ class LayerSampler(Sampler):
 
     Attributes:
         options: the options that were chosen.
-        there: the topology of this rank on its GPU, if batches are made there, else None; set by `setup`.
+        device_topology: the topology of this rank on its GPU, if batches are made there, else None; set by `setup`.
     """
 
     options: LayerSamplerOptions
-    there: DeviceHops | None = None
+    device_topology: DeviceTopology | None = None
 
     @abstractmethod
     def sample_layer(self, frontier: Tensor, hop: int, key: BatchKey) -> Neighbours:
@@ -111,7 +111,7 @@ class Relabelling(Protocol):
     def ids(self) -> Tensor:
         """`[S]` original ids of the vertices so far."""
 
-    def block(self, found: Neighbours, needs: BlockNeeds) -> Block:
+    def block(self, drawn: Neighbours, needs: BlockNeeds) -> Block:
         """The block of the edges that `ids` drew; adds their sources to `ids`."""
 
 
@@ -137,42 +137,42 @@ class MappedRelabelling:
         """A base that is larger than every entry of the map."""
         return self._base + self._ids.numel()
 
-    def block(self, found: Neighbours, needs: BlockNeeds) -> Block:
+    def block(self, drawn: Neighbours, needs: BlockNeeds) -> Block:
         """The block of the edges that `ids` drew; adds their sources to `ids`."""
-        count, total = self._ids.numel(), found.ids.numel()
+        count, total = self._ids.numel(), drawn.ids.numel()
         most = min(self._table.size, count + total)
         self._lent.check_room(most)
-        room = np.empty(most + 1, found.ids.numpy().dtype)
+        room = np.empty(most + 1, drawn.ids.numpy().dtype)
         room[:count] = self._ids.numpy()
         sources = np.empty(total, np.int32)
-        known = relabel(found.ids.numpy(), self._table, self._base, room, count, sources)
+        known = relabel(drawn.ids.numpy(), self._table, self._base, room, count, sources)
         self._ids = torch.from_numpy(room[:known])
-        return make_block(found, torch.from_numpy(sources), self._ids, count, needs)
+        return relabelled_block(drawn, torch.from_numpy(sources), self._ids, count, needs)
 
 
-def make_block(found: Neighbours, sources: Tensor, src_ids: Tensor, num_dst: int, needs: BlockNeeds) -> Block:
+def relabelled_block(drawn: Neighbours, sources: Tensor, src_ids: Tensor, num_dst: int, needs: BlockNeeds) -> Block:
     """A block of drawn edges with relabelled sources, and with the self loops that the model adds.
 
     Args:
-        found: all drawn edges of every destination.
+        drawn: all drawn edges of every destination.
         sources: `[E]` int32, position of each edge's source in `src_ids`.
         src_ids: `[S]` original ids, destinations first.
         num_dst: D.
         needs: data that the model needs in blocks.
     """
-    indptr, of_edges = found.indptr, found.of_edges
+    indptr, of_edges = drawn.indptr, drawn.of_edges
     if needs.self_loops:
         places = np.arange(sources.numel())
         looped = append_self_loops(indptr.numpy(), sources.numpy(), places)
         indptr, sources = torch.from_numpy(looped[0]), torch.from_numpy(looped[1])
-        of_edges = {name: take(values, torch.from_numpy(looped[2])) for name, values in of_edges.items()}
+        of_edges = {name: values_of_edges(values, torch.from_numpy(looped[2])) for name, values in of_edges.items()}
     return replace(Block(indptr, sources, src_ids, num_dst, self_loops=needs.self_loops), **of_edges)
 
 
-def take(values: Tensor, positions: Tensor) -> Tensor:
+def values_of_edges(values: Tensor, positions: Tensor) -> Tensor:
     """`values[positions]`; at position -1 (an added self loop) the result is -1, for weights and scales 1."""
     if not values.is_floating_point():
         return torch.from_numpy(take_or_missing(values.numpy(), positions.numpy()))
-    found, there = values.new_ones(positions.shape), positions >= 0
-    found[there] = values[positions[there]]
-    return found
+    taken, is_edge = values.new_ones(positions.shape), positions >= 0
+    taken[is_edge] = values[positions[is_edge]]
+    return taken

@@ -20,7 +20,7 @@ from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.shard import Shard
 from gnnexp.kernels.samplers.sample import place_seeds
 from gnnexp.kernels.samplers.split import group_by_owner, join_frontier, place_foreign, split_hop, split_table
-from gnnexp.samplers.layerwise import LayerSampler, Neighbours, make_block
+from gnnexp.samplers.layerwise import LayerSampler, Neighbours, relabelled_block
 from gnnexp.samplers.vertex_map import VertexMap, VertexMaps
 
 
@@ -110,7 +110,7 @@ class Splitter:
 
         crossing = place_foreign(sources, places, frontier.count)
         src_ids = torch.cat((frontier.vertices, torch.from_numpy(grouped)))
-        block = make_block(drawn, torch.from_numpy(sources), src_ids, num_dst, self._needs)
+        block = relabelled_block(drawn, torch.from_numpy(sources), src_ids, num_dst, self._needs)
         shuffle = ShuffleIndex(torch.from_numpy(send_rows), tuple(asked), tuple(counts.tolist()), frontier.count)
         return block, shuffle, crossing
 
@@ -141,14 +141,14 @@ class Frontier:
         """A base that is larger than every entry of the map."""
         return max(self._base + self.count, self._hop_base)
 
-    def take_in(self, found: np.ndarray, sources: np.ndarray) -> np.ndarray:
-        """Add the sources `found` `[E]` by `split_hop`; returns the foreign ones `[n]`, valid until the next call."""
-        most = min(self._table.size, self.count + found.size)
-        self._lent.check_room(max(most, self._hop_base - self._base + min(self._table.size, found.size)))
+    def take_in(self, ids: np.ndarray, sources: np.ndarray) -> np.ndarray:
+        """Add the sources `ids` `[E]` by `split_hop`; returns the foreign ones `[n]`, valid until the next call."""
+        most = min(self._table.size, self.count + ids.size)
+        self._lent.check_room(max(most, self._hop_base - self._base + min(self._table.size, ids.size)))
         first_foreign = most + 1
-        self._grow(first_foreign + min(self._table.size, found.size) + 1)
+        self._grow(first_foreign + min(self._table.size, ids.size) + 1)
         self.count, num_foreign = split_hop(
-            found, self._table, self._base, self._hop_base, self._room, self.count, first_foreign, sources
+            ids, self._table, self._base, self._hop_base, self._room, self.count, first_foreign, sources
         )
         self._hop_base += num_foreign
         return self._room[first_foreign : first_foreign + num_foreign]

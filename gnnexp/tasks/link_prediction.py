@@ -135,8 +135,8 @@ class LinkPredictionOptions(TaskOptions):
                     f"set {_DISTMULT}",
                 )
             )
-        if len({found.shape[1] for found in graph.links.values()}) > 1:
-            widths = ", ".join(f"{found.shape[1]} ({name})" for name, found in graph.links.items())
+        if len({links.shape[1] for links in graph.links.values()}) > 1:
+            widths = ", ".join(f"{links.shape[1]} ({name})" for name, links in graph.links.items())
             problems.append(
                 Problem(
                     "dataset",

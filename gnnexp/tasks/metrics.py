@@ -28,8 +28,8 @@ def macro_f1(prediction: np.ndarray, label: np.ndarray, num_classes: int) -> flo
         return float("nan")
     true, predicted = (np.bincount(of, minlength=num_classes) for of in (label, prediction))
     hits = np.bincount(label[prediction == label], minlength=num_classes)
-    there = true + predicted > 0
-    return float(np.mean(2 * hits[there] / (true + predicted)[there]))
+    occurs = true + predicted > 0
+    return float(np.mean(2 * hits[occurs] / (true + predicted)[occurs]))
 
 
 def roc_auc(score: np.ndarray, label: np.ndarray) -> float:

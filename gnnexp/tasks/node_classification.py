@@ -136,16 +136,16 @@ class NodeClassification(VertexTask):
         """`acc`, `macro_f1` and, for two classes, `roc_auc`; `micro_f1` and `roc_auc` for multi-label data."""
         joined = {name: np.concatenate([part[name] for part in scores]) for name in scores[0]}
         if self._multilabel:
-            found = {"micro_f1": micro_f1(joined["score"] > 0, joined["label"])}
+            values = {"micro_f1": micro_f1(joined["score"] > 0, joined["label"])}
             if self.options.metric == "roc_auc":
                 columns = zip(joined["score"].T, joined["label"].T, strict=True)
                 areas = [roc_auc(score, label) for score, label in columns]
-                found["roc_auc"] = float(np.nanmean(areas))
-            return found
-        found = {
+                values["roc_auc"] = float(np.nanmean(areas))
+            return values
+        values = {
             "acc": accuracy(joined["prediction"], joined["label"]),
             "macro_f1": macro_f1(joined["prediction"], joined["label"], self._num_classes),
         }
         if "score" in joined:
-            found["roc_auc"] = roc_auc(joined["score"], joined["label"])
-        return found
+            values["roc_auc"] = roc_auc(joined["score"], joined["label"])
+        return values

@@ -23,7 +23,7 @@ import torch
 from gnnexp.comm.communicator import Communicator, connect
 from gnnexp.comm.environment import STOP_VARIABLE, Environment
 from gnnexp.errors import CommandError, DataError, DivergedError, HangError, Problem
-from gnnexp.experiment.build import batch_size_of
+from gnnexp.experiment.build import global_batch_size
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.files.disk import subfolder
 from gnnexp.files.regular import open_regular
@@ -148,7 +148,7 @@ def _handed(
     config, hardware = request["config"], experiment.hardware
     epochs = folder / f"epochs_{len(list(folder.glob('epochs_*.jsonl'))) + 1}.jsonl"
     if environment.rank == 0:
-        train = {**config["train"], "batch_size": batch_size_of(config), "batch_of": "run"}
+        train = {**config["train"], "batch_size": global_batch_size(config), "batch_of": "run"}
         write_json(folder / "config.json", {**config, "train": train})
         for file in folder.glob("peak_*"):
             file.unlink(missing_ok=True)  # of an earlier attempt

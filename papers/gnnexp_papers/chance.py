@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-from gnnexp.experiment.build import batch_size_of
+from gnnexp.experiment.build import global_batch_size
 from gnnexp.planning.work import num_steps
 from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.expression import evaluate, names_in
@@ -52,7 +52,7 @@ def is_of_balance(value: str) -> bool:
 def chance_of(run: RecordedRun) -> Chance:
     """Chance for the batches of `run`. All vertices of a full graph are dealt once, and not again in every epoch."""
     sizes, ranks = run.provenance["graph"], setting_of(run).ranks
-    batch = batch_size_of(run.config)
+    batch = global_batch_size(run.config)
     targets = min(int(batch), int(sizes["num_train"])) if batch else int(sizes["num_nodes"])
     batches = num_steps(run) * run.num_warm if batch else 1
     mean, deviation = dealt(targets, ranks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gnnexp.config.compose import compose
-from gnnexp.experiment.build import batch_size_of, experiment_of
+from gnnexp.experiment.build import experiment_of, global_batch_size
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from gnnexp.experiment.build import batch_size_of, experiment_of
 )
 def test_what_a_batch_size_counts(overrides: list[str], expected: int | None) -> None:
     config = compose(overrides).config
-    assert batch_size_of(config) == expected
+    assert global_batch_size(config) == expected
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from first_kernels import execute, in_cache
 
-from gnnexp.kernels.versions import Version, pieces, read, signature, text, write
+from gnnexp.kernels.versions import Version, pieces, read_versions, signature, text, write
 from gnnexp.kernels.warmup import FIRST
 
 
@@ -34,14 +34,14 @@ def test_types_become_text_again(types: str) -> None:
 
 
 def test_a_list_is_read_as_it_was_written(tmp_path: Path) -> None:
-    write(tmp_path / "some.csv", versions := read(FIRST))
+    write(tmp_path / "some.csv", versions := read_versions(FIRST))
     assert (tmp_path / "some.csv").read_bytes() == FIRST.read_bytes()
-    assert read(tmp_path / "some.csv") == versions
+    assert read_versions(tmp_path / "some.csv") == versions
 
 
 def test_the_first_commands_use_kernels_that_exist() -> None:
     """After a change of arguments, `python tests/support/first_kernels.py` writes the list again."""
-    for version in read(FIRST):
+    for version in read_versions(FIRST):
         assert len(inspect.signature(python_function(version)).parameters) == len(signature(version.types)), version
 
 
@@ -58,6 +58,6 @@ def test_the_first_commands_compile_nothing_after_set_up(tmp_path: Path) -> None
     subprocess.run(
         [sys.executable, "-m", "gnnexp.kernels.warmup"], check=True, env={**os.environ, "NUMBA_CACHE_DIR": str(cache)}
     )
-    assert in_cache(cache) == read(FIRST)
+    assert in_cache(cache) == read_versions(FIRST)
     execute(tmp_path, cache)
-    assert in_cache(cache) == read(FIRST)
+    assert in_cache(cache) == read_versions(FIRST)

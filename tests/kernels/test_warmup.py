@@ -6,7 +6,7 @@ from pathlib import Path
 from compiled_kernels import LIST
 
 from gnnexp.kernels.rows.layout import layout, max_width
-from gnnexp.kernels.versions import pieces, read
+from gnnexp.kernels.versions import pieces, read_versions
 from gnnexp.kernels.warmup import FIRST, remove_stale, tasks
 
 
@@ -31,4 +31,4 @@ def test_cached_kernels_are_dropped_when_any_source_is_newer(tmp_path: Path) -> 
 
 def test_every_kernel_of_a_list_is_in_one_piece() -> None:
     for file in (FIRST, LIST):
-        assert sorted(version for piece in pieces(read(file)) for version in piece) == read(file)
+        assert sorted(version for piece in pieces(read_versions(file)) for version in piece) == read_versions(file)

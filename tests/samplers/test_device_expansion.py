@@ -23,7 +23,7 @@ from gnnexp.kernels.samplers import hop
 from gnnexp.samplers import device_hops as hops
 from gnnexp.samplers import fused
 from gnnexp.samplers.device_expansion import DeviceExpansion
-from gnnexp.samplers.device_hops import DeviceHops
+from gnnexp.samplers.device_hops import DeviceTopology
 from gnnexp.samplers.device_vertices import NOWHERE
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.samplers.fused import FusedOptions, FusedSampler
@@ -50,7 +50,7 @@ LOOPED = BlockNeeds(self_loops=True, edge_identity=True)
 
 def both(fanouts: list[int], needs: BlockNeeds = LOOPED) -> tuple[DeviceExpansion, Expansion]:
     graph = graph_of([3, 0, 40, 7, 1, 12, 0, 5], 8, seed=1)
-    return DeviceExpansion(DeviceHops(graph, needs, fanouts, CPU)), Expansion(graph, needs, fanouts)
+    return DeviceExpansion(DeviceTopology(graph, needs, fanouts, CPU)), Expansion(graph, needs, fanouts)
 
 
 def test_a_batch_clears_its_entries_of_the_table() -> None:
@@ -210,7 +210,7 @@ def test_the_host_waits_once_and_once_more_for_every_hop_that_takes_all(fanouts:
 
     graph = graph_of([3, 0, 40, 7, 1, 12, 0, 5], 8, seed=1)
     for needs in (BlockNeeds(), replace(LOOPED, edge_ids=True)):
-        there = DeviceExpansion(DeviceHops(graph, needs, fanouts, torch.device("cuda")))
+        there = DeviceExpansion(DeviceTopology(graph, needs, fanouts, torch.device("cuda")))
         seeds = torch.tensor([2, 5, 0])
         there.blocks(seeds, range(len(fanouts)))
         with counting() as counts:

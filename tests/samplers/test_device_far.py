@@ -21,7 +21,7 @@ from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.ops.backends import has_triton, is_interpreted
 from gnnexp.samplers import fused
 from gnnexp.samplers.device_expansion import DeviceExpansion
-from gnnexp.samplers.device_hops import DeviceHops
+from gnnexp.samplers.device_hops import DeviceTopology
 from gnnexp.samplers.fused import FusedOptions, FusedSampler
 from gnnexp.testing.exactness import parts
 from gnnexp.testing.graphs import nasty_graph, typed_graph
@@ -222,8 +222,8 @@ def test_the_bytes_that_kernels_read_are_those_of_the_batch(fanouts: list[int], 
         with counting() as counts:
             batch = sampler.sample(torch.randperm(graph.num_nodes)[:20], BatchKey(7, 0, step))
         drawn = sum(block.num_edges - looped * block.num_dst for block in batch.blocks)
-        assert sampler.there is not None
-        width = sum(values.element_size() for values in sampler.there.kinds.values()) + graph.indices.element_size()
+        assert sampler.device_topology is not None
+        width = sum(values.element_size() for values in sampler.device_topology.kinds.values()) + graph.indices.element_size()
         assert batch.far_bytes == counts.totals["host_read_bytes"] == drawn * width > 0
         assert batch.crossing_bytes == counts.totals["h2d_bytes"] + batch.far_bytes
         if step:
@@ -237,7 +237,7 @@ def test_only_bounds_of_edges_are_on_the_gpu() -> None:
     from gnnexp.kernels.cuda import sample
 
     case = random_case(46)
-    there = DeviceHops(case.graph, case.needs, case.fanouts, GPU, case.names, sample, torch.Tensor.pin_memory)
+    there = DeviceTopology(case.graph, case.needs, case.fanouts, GPU, case.names, sample, torch.Tensor.pin_memory)
     assert there.far and there._indptr.is_cuda
     assert there._indices.is_pinned() and all(values.is_pinned() for values in there.kinds.values())
     blocks, _ = DeviceExpansion(there).blocks(

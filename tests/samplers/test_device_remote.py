@@ -15,7 +15,7 @@ from together import together
 from emulated_gpu import is_wanted
 from gnnexp.errors import RunError
 from gnnexp.graph.block import BatchKey
-from gnnexp.samplers.device_hops import DeviceHops
+from gnnexp.samplers.device_hops import DeviceTopology
 from gnnexp.samplers.device_remote import DeviceRemoteExpansion
 from gnnexp.samplers.fused import FusedOptions
 from gnnexp.samplers.remote import RemoteExpansion
@@ -44,7 +44,7 @@ def made(
     sampler = FusedOptions(fanouts, topology="partitioned").make()
     sampler.setup(shard, len(fanouts))
     host = RemoteExpansion(sampler, shard, comm.uncounted(), len(fanouts), foreign_seeds=foreign_seeds)
-    there = DeviceHops(sampler.topology_of(shard), shared.case.needs, fanouts, device)
+    there = DeviceTopology(sampler.topology_of(shard), shared.case.needs, fanouts, device)
     return DeviceRemoteExpansion(there, shard, comm, host, foreign_seeds=foreign_seeds)
 
 
@@ -54,7 +54,7 @@ def test_a_first_batch_that_differs_from_the_hosts_ends_the_run() -> None:
     def of_rank(comm: Any, wrong: int) -> int:
         there = made(shared, comm)
         if comm.rank == wrong:
-            there._there._indices = there._there._indices.flip(0)
+            there._topology._indices = there._topology._indices.flip(0)
         for step in range(2):
             there.sample(shared.targets(step, comm.rank), BatchKey(7, 0, step), 5)
         return len(comm.sent)

@@ -15,7 +15,7 @@ from together import together
 from emulated_gpu import is_wanted
 from gnnexp.errors import RunError
 from gnnexp.graph.block import BatchKey
-from gnnexp.samplers.device_hops import DeviceHops
+from gnnexp.samplers.device_hops import DeviceTopology
 from gnnexp.samplers.device_split import DeviceSplitter
 from gnnexp.samplers.device_vertices import NOWHERE
 from gnnexp.samplers.fused import FusedOptions
@@ -43,7 +43,7 @@ def made(shared: SharedCase, comm: Any, device: torch.device = CPU, *, compares:
     sampler = FusedOptions(fanouts).make()
     sampler.setup(shard, len(fanouts))
     host = Splitter(sampler, shard, comm.uncounted(), len(fanouts)) if compares else None
-    return DeviceSplitter(DeviceHops(shard.graph, shared.case.needs, fanouts, device), shard, comm, host)
+    return DeviceSplitter(DeviceTopology(shard.graph, shared.case.needs, fanouts, device), shard, comm, host)
 
 
 def test_a_first_batch_that_differs_from_the_hosts_ends_the_run() -> None:

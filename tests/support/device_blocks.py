@@ -18,7 +18,7 @@ from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.samplers.base import Key, Topology
 from gnnexp.samplers.device_expansion import DeviceExpansion
-from gnnexp.samplers.device_hops import DeviceHops, HopKernels
+from gnnexp.samplers.device_hops import DeviceTopology, HopKernels
 from gnnexp.samplers.device_remote import DeviceRemoteExpansion
 from gnnexp.samplers.device_split import DeviceSplitter
 from gnnexp.samplers.expansion import Expansion
@@ -75,14 +75,14 @@ def assert_same(found: Sequence[Block], expected: Sequence[Block]) -> None:
                 assert mine == theirs, field.name
 
 
-Pin = Callable[[Tensor], Tensor] | None  # of `DeviceHops`
+Pin = Callable[[Tensor], Tensor] | None  # of `DeviceTopology`
 
 
 def check(case: Case, kernels: HopKernels | None = None, device: str = "cpu", pin: Pin = None) -> None:
     """The blocks of all batches of a case, against `Expansion`."""
     host = Expansion(case.graph, case.needs, case.fanouts, case.names)
     there = DeviceExpansion(
-        DeviceHops(case.graph, case.needs, case.fanouts, torch.device(device), case.names, kernels, pin)
+        DeviceTopology(case.graph, case.needs, case.fanouts, torch.device(device), case.names, kernels, pin)
     )
     for step, seeds in enumerate(case.batches):
         keys = [stream(7, Purpose.SAMPLE, 0, step, -1, hop) for hop in range(len(case.fanouts))]
@@ -139,7 +139,7 @@ def check_split(number: int, kernels: HopKernels | None = None, device: str = "c
         sampler, shard = FusedOptions(fanouts, topology=shared.topology).make(), shared.shard(comm.rank)
         sampler.setup(shard, len(fanouts))
         host, other = Splitter(sampler, shard, comm, len(fanouts)), comm.uncounted()
-        hops = DeviceHops(sampler.topology_of(shard), case.needs, fanouts, torch.device(device), None, kernels, pin)
+        hops = DeviceTopology(sampler.topology_of(shard), case.needs, fanouts, torch.device(device), None, kernels, pin)
         there = DeviceSplitter(hops, shard, other)
         for step in range(BATCHES):
             key = BatchKey(7, 0, step)
@@ -166,7 +166,7 @@ def check_remote(number: int, kernels: HopKernels | None = None, device: str = "
         sampler, shard = FusedOptions(fanouts, topology="partitioned").make(), shared.shard(comm.rank)
         sampler.setup(shard, len(fanouts))
         host, other = RemoteExpansion(sampler, shard, comm, len(fanouts), foreign_seeds=foreign), comm.uncounted()
-        hops = DeviceHops(sampler.topology_of(shard), case.needs, fanouts, torch.device(device), None, kernels, pin)
+        hops = DeviceTopology(sampler.topology_of(shard), case.needs, fanouts, torch.device(device), None, kernels, pin)
         there = DeviceRemoteExpansion(hops, shard, other, host, foreign_seeds=foreign)
         there._compares = False
         for step in range(BATCHES):

@@ -25,7 +25,7 @@ from gnnexp.ops.backend import Backend, Drop
 from gnnexp.ops.backends import kernel_problem, make_backend
 from gnnexp.planning.probes import Bench
 from gnnexp.samplers.device_expansion import DeviceExpansion
-from gnnexp.samplers.device_hops import DeviceHops
+from gnnexp.samplers.device_hops import DeviceTopology
 
 # Shares of the memory's peak that are wanted of Triton's kernels: 2.4, 2.8 and 3.4 of an H200's 4.8 TB/s.
 SPMM_SHARES, DROPOUT_SHARE = {100: 0.5, 128: 0.583}, 0.708
@@ -40,7 +40,7 @@ def run(stage: Stage) -> bool:
     bench, device = stage.bench(), stage.device
     graph = products_like(QUICK_SCALE if stage.quick else 1.0)
     seeds, hops = torch.arange(1 if stage.quick else 1024), (2, 2) if stage.quick else (15, 10)
-    batch = DeviceExpansion(DeviceHops(graph, BlockNeeds(), hops, device)).blocks(seeds, [1, 2])[0][0]
+    batch = DeviceExpansion(DeviceTopology(graph, BlockNeeds(), hops, device)).blocks(seeds, [1, 2])[0][0]
     ids = torch.arange(graph.num_nodes, dtype=torch.int32)
     # Triton's interpreter takes minutes for a block of hundreds of edges.
     whole = batch if stage.quick else Block(graph.indptr, graph.indices, ids, graph.num_nodes).to(device)

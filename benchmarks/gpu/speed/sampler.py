@@ -22,7 +22,7 @@ from gnnexp.graph.shard import BlockNeeds
 from gnnexp.measure.trace import tracing
 from gnnexp.ops.backends import has_nvidia_gpu_build, has_triton, is_interpreted
 from gnnexp.samplers.device_expansion import DeviceExpansion
-from gnnexp.samplers.device_hops import DeviceHops, assert_same, kernels_for
+from gnnexp.samplers.device_hops import DeviceTopology, assert_same, kernels_for
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.tiers.pinned import pinned_array
 
@@ -59,7 +59,7 @@ def _on_gpu(
         yield Row(name, words="not run: Triton samples on a real GPU, or interpreted")
         return
     far = tier == "uva"
-    hops = DeviceHops(
+    hops = DeviceTopology(
         graph,
         BlockNeeds(),
         FANOUTS,
