@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 from pathlib import Path
 
 import psutil
@@ -27,29 +26,28 @@ def main() -> None:
     )
     artifacts = Artifacts(Path(request["graph"]), partition, frequency, parts)
     started = psutil.Process().memory_info().rss
-    with tempfile.TemporaryDirectory() as folder:
-        job = assemble(experiment_of(config), artifacts, Path(folder), read_environment())
-        trainer = trainer_of(job)
-        optimization = Optimization(job, trainer)
-        interruption = Interruption(job.comm)
-        for epoch, _ in enumerate(sys.stdin):
-            job.comm.barrier()
-            record = run_epoch(job, trainer, optimization, Position(epoch), {}, interruption).record
-            answer = {
-                "epoch_s": record.times.epoch_s,
-                "phases": record.times.phases,
-                "hidden": record.times.hidden,
-                "crossings": record.times.crossings,
-                "unaccounted_s": record.times.unaccounted_s,
-                "steps": len(record.losses),
-                "loss": sum(loss for loss, _ in record.losses) / max(1, sum(count for _, count in record.losses)),
-                "edges": record.work["edges_computed"],
-                "started_bytes": started,
-                "peak_bytes": record.memory["host_peak_bytes"],
-                "held": trainer.memory(),
-                "exchange_s": sum(of.seconds for tag, of in record.traffic.items() if tag != "gradients"),
-            }
-            print(json.dumps(answer), flush=True)
+    job = assemble(experiment_of(config), artifacts, Path(request["run_dir"]), read_environment())
+    trainer = trainer_of(job)
+    optimization = Optimization(job, trainer)
+    interruption = Interruption(job.comm)
+    for epoch, _ in enumerate(sys.stdin):
+        job.comm.barrier()
+        record = run_epoch(job, trainer, optimization, Position(epoch), {}, interruption).record
+        answer = {
+            "epoch_s": record.times.epoch_s,
+            "phases": record.times.phases,
+            "hidden": record.times.hidden,
+            "crossings": record.times.crossings,
+            "unaccounted_s": record.times.unaccounted_s,
+            "steps": len(record.losses),
+            "loss": sum(loss for loss, _ in record.losses) / max(1, sum(count for _, count in record.losses)),
+            "edges": record.work["edges_computed"],
+            "started_bytes": started,
+            "peak_bytes": record.memory["host_peak_bytes"],
+            "held": trainer.memory(),
+            "exchange_s": sum(of.seconds for tag, of in record.traffic.items() if tag != "gradients"),
+        }
+        print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Members of base classes: `python benchmarks/members.py [MOST]` prints the classes with more, and what they have.
 
-A base class is one of gnnexp's that another class of gnnexp extends, or whose methods are abstract. Counted is what a
-subclass may override or must provide: methods, properties and annotated attributes without a leading underscore, also
-those that it inherits from gnnexp's classes. `typing.final` takes one away.
+A base class is one of gnnexp's that another class of gnnexp extends, or whose methods are abstract. A member is what a
+subclass may override or must provide: a method, property or annotated attribute without a leading underscore. Those of
+gnnexp's classes above it count, and those that are `typing.final` do not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST = 14
 
 
 def base_classes() -> Mapping[type, frozenset[str]]:
-    """Each base class of gnnexp with the names of its members. Modules of packages that are not installed are left out."""
+    """Each base class of gnnexp with the names of its members, but for modules whose packages are not installed."""
     classes = {kind for module in _modules() for kind in _classes(module)}
     above = {base for kind in classes for base in kind.__mro__[1:]}
     return {kind: members(kind) for kind in classes if kind in above or inspect.isabstract(kind)}
@@ -33,7 +33,7 @@ def members(kind: type) -> frozenset[str]:
     for base in kind.__mro__:
         if base.__module__.partition(".")[0] != "gnnexp":
             continue
-        own = {name for name, value in vars(base).items() if _is_member(value)} | {*base.__dict__.get("__annotations__", ())}
+        own = {name for name, value in vars(base).items() if _is_member(value)} | {*inspect.get_annotations(base)}
         final = {name for name in own if _is_final(base, name)}
         found |= own - closed - final
         closed |= final
@@ -41,14 +41,18 @@ def members(kind: type) -> frozenset[str]:
 
 
 def _is_member(value: object) -> bool:
-    return isinstance(value, (property, classmethod, staticmethod)) or inspect.isfunction(value) or hasattr(value, "attrname")
+    return (
+        isinstance(value, (property, classmethod, staticmethod))
+        or inspect.isfunction(value)
+        or hasattr(value, "attrname")
+    )
 
 
 def _is_final(base: type, name: str) -> bool:
     """`@final` stands below `@property`, which does not take the mark."""
     value = vars(base).get(name)
     inner = getattr(value, "fget", None) or getattr(value, "__func__", None) or getattr(value, "func", None) or value
-    annotation = str(base.__dict__.get("__annotations__", {}).get(name, ""))
+    annotation = str(inspect.get_annotations(base).get(name, ""))
     return getattr(inner, "__final__", False) is True or annotation.startswith("Final")
 
 

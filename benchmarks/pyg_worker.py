@@ -57,7 +57,7 @@ def read(folder: Path, *, csr: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 def make(model: dict[str, Any], in_dim: int, out_dim: int) -> torch.nn.Module:
     """PyG's own stack of layers. GCN keeps its normalized weights from the first epoch on (`cached`)."""
-    name = str(model["_target_"]).rpartition(".")[2]
+    name = str(model["_target_"]).rpartition(".")[2].removesuffix("Options")
     of: dict[str, dict[str, Any]] = {"GCN": {"cached": True}, "GAT": {"heads": model.get("heads")}}
     net: torch.nn.Module = MODELS[name](
         in_dim, model["hidden"], model["layers"], out_dim, dropout=model["dropout"], **of.get(name, {})

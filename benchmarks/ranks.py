@@ -7,11 +7,13 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gnnexp.experiment.build import hardware_of
+from gnnexp.files.private import make_private
 from gnnexp.launchers.variables import worker_variables
 
 HERE = Path(__file__).resolve().parent.parent
@@ -25,7 +27,8 @@ class Ranks:
         config: resolved.
         tree: the checkout whose code runs; this one unless another is given.
         python: interpreter of another environment; None: the running one.
-        request: what else the script wants to know.
+        request: what else the script wants to know. It also gets `run_dir`, a folder with a run's secret, which goes
+            with `close`.
     """
 
     def __init__(
@@ -39,7 +42,9 @@ class Ranks:
     ) -> None:
         hardware = hardware_of(config)
         size, port = hardware.num_ranks, _free_port()
-        text = json.dumps({"config": config, **request})
+        self._run_dir = tempfile.TemporaryDirectory()
+        make_private(Path(self._run_dir.name), here=True)
+        text = json.dumps({"config": config, "run_dir": self._run_dir.name, **request})
         self._processes = [
             subprocess.Popen(
                 [str(python or sys.executable), str(tree / "benchmarks" / script), text],
@@ -76,6 +81,7 @@ class Ranks:
             process.stdin.close()
         for process in self._processes:
             process.wait()
+        self._run_dir.cleanup()
 
     def _answer(self, process: subprocess.Popen[str]) -> dict[str, Any]:
         assert process.stdout is not None

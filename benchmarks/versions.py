@@ -3,7 +3,7 @@
 Both train the same cases on the same graphs and partitions, in processes of their own that live through all pairs. They
 take turns of some epochs, and the side that begins changes from pair to pair. The result of a case is the median over
 pairs of (seconds here) / (seconds there), with its 95 % interval by order statistics (of 6 pairs or more). The losses
-must be equal to the bit.
+must be equal to the bit. Cases of `start.py` are commands, which start again in each turn: CPU seconds of all processes.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 from machine import keep
 from ranks import HERE, Ranks
 from scipy.stats import binom
+from start import environment_of, one_round
 
 _MINI = (
     "dataset=dcsbm",
@@ -41,6 +42,7 @@ CASES = {
     "neutrontp": ("system=neutrontp", *_FULL),
     "hongtu": ("system=hongtu", *_FULL),
 }
+STARTS = ("run", "case of a sweep")
 COMMON = ("tracker=none", "hardware.device=cpu", "preflight=off")
 # Run by a checkout's own code: its configuration, and where it finds what was prepared for it.
 _PREPARE = """
@@ -109,6 +111,22 @@ def compared(
     return {"ratio": statistics.median(ratios), "interval": interval(ratios), "pairs": rows}
 
 
+def started(trees: Mapping[str, Path], name: str, work: Path, pairs: int) -> dict[str, Any]:
+    """CPU seconds of a command of `start.py`, pair by pair, after a turn that compiles and prepares."""
+    rows: list[dict[str, float]] = []
+    for pair in range(-1, pairs):
+        order = [*trees][:: 1 if pair % 2 == 0 else -1]
+        row = {}
+        for side in order:
+            folder = work / name / side
+            (folder / "plain").mkdir(parents=True, exist_ok=True)
+            environment = environment_of(trees[side], folder)
+            row[side] = one_round([name], folder / "plain", folder / f"pair {pair}", environment)[name].cpu
+        rows += [row] * (pair >= 0)
+    ratios = [row["here"] / row["base"] for row in rows]
+    return {"ratio": statistics.median(ratios), "interval": interval(ratios), "pairs": rows}
+
+
 def interval(values: Sequence[float]) -> tuple[float, float]:
     """Of the median, with at least 95 %: the k-th smallest and largest value, for the largest k that suffices."""
     below = int(binom.ppf(0.025, len(values), 0.5))  # so many values are on either side at least
@@ -125,7 +143,7 @@ def main() -> None:
     parser.add_argument("--base", required=True, help="commit")
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--epochs", type=int, default=4, help="of a turn")
-    parser.add_argument("--cases", nargs="*", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--cases", nargs="*", default=list(CASES), choices=[*CASES, *STARTS])
     parser.add_argument("--name", default="versions")
     chosen = parser.parse_args()
     results = {}
@@ -133,9 +151,12 @@ def main() -> None:
         base = Path(folder) / "base"
         _git("worktree", "add", "--detach", "-q", str(base), chosen.base)
         try:
+            trees = {"base": base, "here": HERE}
             for name in chosen.cases:
-                results[name] = compared(
-                    {"base": base, "here": HERE}, CASES[name], Path(folder), chosen.pairs, chosen.epochs
+                results[name] = (
+                    started(trees, name, Path(folder), chosen.pairs)
+                    if name in STARTS
+                    else compared(trees, CASES[name], Path(folder), chosen.pairs, chosen.epochs)
                 )
                 low, high = results[name]["interval"]
                 print(f"{name}: {results[name]['ratio']:.3f} of {chosen.base} ({low:.3f} to {high:.3f})", flush=True)

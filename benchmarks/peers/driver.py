@@ -61,7 +61,7 @@ class Request:
     @property
     def model(self) -> str:
         """`sage` or `gat`."""
-        return str(self.config["model"]["_target_"]).rpartition(".")[2].lower()
+        return str(self.config["model"]["_target_"]).rpartition(".")[2].removesuffix("Options").lower()
 
     def array(self, name: str) -> Tensor:
         """An array of the graph, in memory."""
