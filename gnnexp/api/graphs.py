@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gnnexp.components.texts import hydra_text
-from gnnexp.datasets.formats.dataset import ForeignDataset
+from gnnexp.datasets.formats.dataset import ForeignOptions
 from gnnexp.datasets.formats.foreign import ForeignGraph
 from gnnexp.datasets.formats.in_memory import InMemory
 from gnnexp.errors import ConfigError, DataError, Problem
@@ -18,6 +18,11 @@ from gnnexp.files.cache import cache_root
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.format import open_graph
 from gnnexp.preparation.artifacts import prepare_graph
+
+if TYPE_CHECKING:
+    from gnnexp.datasets.formats.pyg.dataset import Pyg
+
+_Options = TypeVar("_Options", bound=ForeignOptions)
 
 
 @dataclass(frozen=True)
@@ -75,16 +80,11 @@ def from_pyg(
         DataError: the attributes are no graph, or do not fit together.
     """
     from gnnexp.datasets.formats.pyg.content import content_of_mapping
-    from gnnexp.datasets.formats.pyg.dataset import Pyg, foreign_with
-    from gnnexp.datasets.formats.pyg.graph import AttributeNames
+    from gnnexp.datasets.formats.pyg.dataset import Pyg
 
     dataset = _dataset(Pyg, dict(options, features=features, label=label, weight=weight, ids=ids, mask=mask, name=name))
     content = content_of_mapping(_attributes(data), f"from_pyg: {type(data).__name__}")
-    chosen = AttributeNames(features, label, weight, ids, mask)
-    return _given(
-        foreign_with(content, chosen, symmetrize=dataset.symmetrize, keeps_duplicates=dataset.duplicates == "keep"),
-        dataset,
-    )
+    return _given(dataset.foreign_of(content), dataset)
 
 
 def from_dgl(
@@ -172,7 +172,7 @@ def _attributes(data: Any) -> Mapping[Any, Any]:  # noqa: ANN401
     return attributes
 
 
-def _dataset(kind: type[ForeignDataset], options: Mapping[str, Any]) -> ForeignDataset:
+def _dataset(kind: type[_Options], options: Mapping[str, Any]) -> _Options:
     """The dataset with these options, checked as those of a configuration are.
 
     Raises:
@@ -188,8 +188,8 @@ def _dataset(kind: type[ForeignDataset], options: Mapping[str, Any]) -> ForeignD
     return build({"_target_": f"{kind.__module__}.{kind.__qualname__}", **options}, kind, "dataset")
 
 
-def _given(found: ForeignGraph, dataset: ForeignDataset) -> GivenGraph:
+def _given(foreign: ForeignGraph, dataset: InMemory | Pyg) -> GivenGraph:
     """Store the graph in the cache, unless it is there."""
-    same = {one.name: getattr(dataset, one.name) for one in fields(ForeignDataset)}
-    _, folder = prepare_graph(replace(InMemory(**same), found=found), cache_root())
+    same = {option.name: getattr(dataset, option.name) for option in fields(ForeignOptions)}
+    _, folder = prepare_graph(InMemory(name=dataset.name, found=foreign, **same), cache_root())
     return GivenGraph(folder, dataset.name)

@@ -6,11 +6,12 @@ import hashlib
 import inspect
 import json
 import os
+import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from io import BufferedReader
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, final
 
 import numpy as np
 import torch
@@ -21,9 +22,10 @@ from gnnexp.datasets.reading.checksums import FIX, LARGEST, Origin, differing, o
 from gnnexp.datasets.reading.names import GraphNames
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.files.regular import is_file, open_regular
-from gnnexp.graph.build import CscArrays, build_graph
+from gnnexp.graph.build import CscArrays
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.graph.sparse import SparseRows
+from gnnexp.graph.storage.format import open_graph
 from gnnexp.graph.stream import EdgeStream
 from gnnexp.graph.validate import validate_graph
 from gnnexp.measure.available import available_memory
@@ -100,6 +102,7 @@ class Dataset(ABC):
             digest.update(f"{path.name}:{digests[path]}\n".encode())
         return digest.hexdigest()
 
+    @final
     def described(self) -> str:
         """What the key has in addition to the bytes of the sources: name, version, options, and the user's code.
 
@@ -110,6 +113,7 @@ class Dataset(ABC):
         options = decisive(self.options(), type(self))
         return json.dumps([kind, version_of(type(self)), options], sort_keys=True) + code_key(type(self))
 
+    @final
     def origin(self) -> Origin | None:
         """Of which published data set the bytes are; None for a dataset without published files.
 
@@ -120,6 +124,7 @@ class Dataset(ABC):
         """
         return origin_of(_digests_of(self.sources(), LARGEST), self.name) if self.is_published else None
 
+    @final
     def origin_notes(self) -> tuple[str, ...]:
         """A note if the bytes are not those of a published data set."""
         origin = self.origin()
@@ -163,42 +168,24 @@ class Dataset(ABC):
         return None
 
 
-class VertexDataset(Dataset):
-    """A dataset of labelled vertices of one type. Each graph has the edges of the files, or both directions of them.
+class WrittenDataset(Dataset):
+    """A dataset that writes its graph to disk first, and reads from there what memory shall hold."""
 
-    Attributes:
-        symmetrize: add the reverse of each edge.
-        self_loops: what happens to edges from a vertex to itself.
-    """
+    @abstractmethod
+    def generate(self, folder: Path) -> Graph:
+        """Write the graph and, next to its arrays, the ids of its vertices and the names of its classes."""
 
-    symmetrize: bool
-    self_loops: Literal["keep", "add", "remove"]
+    @final
+    def load(self) -> Graph:
+        """The graph in memory."""
+        return load_written(self.generate)
 
-    def graph_of(
-        self,
-        src: np.ndarray,
-        dst: np.ndarray,
-        labels: np.ndarray,
-        num_classes: int,
-        splits: Splits,
-        features: Tensor | SparseRows | None,
-        notes: tuple[str, ...],
-        key: str = "edges",
-    ) -> Graph:
-        """The checked graph of edges `[E]`, labels `[V]` and features `[V, D]`. `key` names the edges in messages."""
-        arrays = build_graph(src, dst, labels.size, symmetrize=self.symmetrize, self_loops=self.self_loops, key=key)
-        return checked(
-            Graph(
-                arrays.indptr,
-                arrays.indices,
-                features,
-                torch.from_numpy(labels),
-                num_classes,
-                splits,
-                name=self.name,
-                notes=(*notes, *self.origin_notes()),
-            )
-        )
+
+def load_written(write: Callable[[Path], object]) -> Graph:
+    """The graph, in memory, that `write` writes to a folder in gnnexp's format."""
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder) / "graph")
+        return open_graph(Path(folder) / "graph", mmap=False)
 
 
 class VerifiedDataset(Dataset):
@@ -212,6 +199,7 @@ class VerifiedDataset(Dataset):
     is_published: ClassVar[bool] = True
     unkeyed: ClassVar[frozenset[str]] = frozenset({"path", "verify"})
 
+    @final
     def key(self) -> str:
         """See `Dataset.key`.
 
@@ -221,6 +209,7 @@ class VerifiedDataset(Dataset):
         self.check_bytes()
         return super().key()
 
+    @final
     def check_bytes(self) -> None:
         """Refuse bytes that are not known, with `verify`.
 
@@ -234,6 +223,7 @@ class VerifiedDataset(Dataset):
         if origin is not None and not origin.known:
             raise DataError(Problem("dataset.verify", True, origin.text, FIX))
 
+    @final
     def differing_bytes(self) -> list[Problem]:
         """Files that differ from the published ones of their names."""
         return differing(_digests_of(self.sources(), LARGEST))
@@ -375,6 +365,29 @@ def checked(graph: Graph, *, trainable: bool = True, findings: Findings | None =
             findings.problems.append(problem)
     findings.raise_all()
     return graph
+
+
+def labelled_graph(
+    dataset: Dataset,
+    edges: CscArrays,
+    labels: np.ndarray,
+    num_classes: int,
+    splits: Splits,
+    features: Tensor | SparseRows | None,
+    notes: Iterable[str],
+) -> Graph:
+    """The checked graph of `dataset` with labels `[V]` and features `[V, D]`, which also notes bytes that differ."""
+    graph = Graph(
+        edges.indptr,
+        edges.indices,
+        features,
+        torch.from_numpy(labels),
+        num_classes,
+        splits,
+        name=dataset.name,
+        notes=(*notes, *dataset.origin_notes()),
+    )
+    return checked(graph)
 
 
 def no_edges(num_nodes: int) -> CscArrays:

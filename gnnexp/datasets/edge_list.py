@@ -5,7 +5,6 @@ With `streamed=true` the edges are never all in memory: they are read in chunks,
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import torch
 
-from gnnexp.datasets.base import Dataset, believable, check_memory, checked, data_folder, no_edges
+from gnnexp.datasets.base import Dataset, believable, check_memory, checked, data_folder, load_written, no_edges
 from gnnexp.datasets.reading.edge_files import TEXT, PairType, TextFormat, edge_files_of, note_types, open_edges
 from gnnexp.datasets.reading.features import Sparse, as_labels, count_classes, empty_classes, typed_rows
 from gnnexp.datasets.reading.npz import open_npy
@@ -245,9 +244,7 @@ class EdgeList(Dataset):
     def load(self) -> Graph:
         """The graph in memory."""
         if self.streamed:
-            with tempfile.TemporaryDirectory() as folder:
-                self.generate(Path(folder) / "graph")
-                return open_graph(Path(folder) / "graph", mmap=False)
+            return load_written(self.generate)
         path = self.sources()[0]
         findings = Findings()
         edges = findings.attempt(self._read_edges, path)

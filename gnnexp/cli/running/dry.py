@@ -12,7 +12,7 @@ from gnnexp.cli.running.prepare import checked_config
 from gnnexp.components.facts import Memory
 from gnnexp.components.plan import Plan
 from gnnexp.datasets.base import Dataset
-from gnnexp.datasets.generated.synthetic import Synthetic
+from gnnexp.datasets.generated.shapes import SizeOptions
 from gnnexp.datasets.published.digits import Digits
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import experiment_of
@@ -97,7 +97,7 @@ def _graph(experiment: Experiment) -> tuple[Graph | None, int]:
 
 def _size(dataset: Dataset) -> int | None:
     """Bytes of the data, about; None if it is downloaded or can only be read as a stream."""
-    if isinstance(dataset, Synthetic):
+    if isinstance(dataset, SizeOptions):
         return 4 * (dataset.sizes.num_edges + dataset.sizes.num_nodes * (dataset.sizes.num_features + 2))
     if isinstance(dataset, Digits) or dataset.at_hand:
         return sum(file.stat().st_size for file in dataset.sources())

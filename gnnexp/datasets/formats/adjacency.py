@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import numpy as np
 
 from gnnexp.components.texts import hydra_text
 from gnnexp.datasets.base import require
-from gnnexp.datasets.formats.dataset import ForeignDataset
 from gnnexp.datasets.formats.foreign import ForeignVertices, Matrix
 from gnnexp.datasets.reading.content import endings, text_of
 from gnnexp.datasets.reading.features import as_labels
@@ -30,8 +28,8 @@ USUAL = {name for names in _BESIDE.values() for name in names}  # of files next 
 
 
 @dataclass(kw_only=True, eq=False)
-class AdjacencyDataset(ForeignDataset):
-    """A graph whose vertices are rows. Names of files other than `path` are relative to its folder.
+class VertexFiles:
+    """Files with a row for each vertex, next to the file of the edges.
 
     Attributes:
         features: `.npy`, `.npz` (also sparse, by `scipy.sparse.save_npz`) or text, with a row for each vertex; or null.
@@ -43,28 +41,22 @@ class AdjacencyDataset(ForeignDataset):
     labels: str | None = None
     standardize: bool = False
 
-    @abstractmethod
-    def file(self) -> Path:
-        """The file of the edges.
+    def with_files(self, edges: Path) -> list[Path]:
+        """The file of the edges, and those of the vertices.
 
         Raises:
-            DataError: there is none.
+            DataError: one of the latter is missing.
         """
-
-    def sources(self) -> list[Path]:
-        """The file of the edges first."""
-        file = self.file()
-        others = [file.parent / name for name in (self.features, self.labels) if name is not None]
+        others = [edges.parent / name for name in (self.features, self.labels) if name is not None]
         require(others, _FIX)
-        return [file, *others]
+        return [edges, *others]
 
-    def vertices(self, count: int) -> ForeignVertices:
-        """`count` vertices, with the rows of both files.
+    def vertices(self, folder: Path, count: int) -> ForeignVertices:
+        """`count` vertices, with the rows of both files in `folder`.
 
         Raises:
             DataError: a file is damaged, or has another number of rows.
         """
-        folder = self.file().parent
         features = None if self.features is None else _features(folder / self.features)
         if self.standardize and isinstance(features, np.ndarray):
             features = scaled_features(features, "error", standardize=True)

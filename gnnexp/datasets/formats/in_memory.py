@@ -5,17 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import scipy.sparse
 
-from gnnexp.datasets.formats.dataset import ForeignDataset
+from gnnexp.datasets.base import WrittenDataset
+from gnnexp.datasets.formats.dataset import ForeignOptions, write_foreign
 from gnnexp.datasets.formats.foreign import ForeignGraph
+from gnnexp.graph.graph import Graph
 
 
 @dataclass(kw_only=True, eq=False)
-class InMemory(ForeignDataset):
+class InMemory(ForeignOptions, WrittenDataset):
     """A graph in arrays. It is no choice of a configuration: `gnnexp.from_pyg` and its siblings prepare it.
 
     Attributes:
@@ -23,7 +26,8 @@ class InMemory(ForeignDataset):
         found: the arrays.
     """
 
-    unkeyed: ClassVar[frozenset[str]] = frozenset({"path", "found"})
+    unkeyed: ClassVar[frozenset[str]] = frozenset({"found"})
+    name: str
     found: ForeignGraph | None = None
 
     def key(self) -> str:
@@ -46,6 +50,10 @@ class InMemory(ForeignDataset):
                 _add(digest, part)
         digest.update(json.dumps(list(foreign.notes)).encode())
         return digest.hexdigest()
+
+    def generate(self, folder: Path) -> Graph:
+        """See `WrittenDataset.generate`."""
+        return write_foreign(self.read(), self, self.name, folder)
 
     def read(self) -> ForeignGraph:
         """The arrays."""

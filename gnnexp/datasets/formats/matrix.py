@@ -8,19 +8,21 @@ from typing import Literal
 
 import numpy as np
 
-from gnnexp.datasets.base import check_memory
-from gnnexp.datasets.formats.adjacency import USUAL, AdjacencyDataset, files_next_to
+from gnnexp.datasets.base import WrittenDataset, check_memory
+from gnnexp.datasets.formats.adjacency import USUAL, VertexFiles, files_next_to
+from gnnexp.datasets.formats.dataset import ForeignOptions, write_foreign
 from gnnexp.datasets.formats.foreign import EDGE, VERTEX, ForeignEdges, ForeignGraph, ForeignVertices
 from gnnexp.datasets.reading.content import endings, one_file, visible_files
 from gnnexp.datasets.reading.sparse import Entries, is_sparse_npz, read_matrix_market, read_sparse_npz
 from gnnexp.errors import DataError, Problem
+from gnnexp.graph.graph import Graph
 from gnnexp.graph.merging import MergeWeights
 
 ROW, COLUMN = "row", "column"
 
 
 @dataclass(kw_only=True, eq=False)
-class AdjacencyMatrix(AdjacencyDataset):
+class AdjacencyMatrix(ForeignOptions, VertexFiles, WrittenDataset):
     """A square matrix with an entry for each edge, or a matrix of two types of vertices: rows and columns.
 
     A matrix that is not square has an edge between a row and a column for each entry; labels and features are of rows.
@@ -34,6 +36,7 @@ class AdjacencyMatrix(AdjacencyDataset):
     """
 
     name: str = "matrix"
+    path: str | None = None
     source: Literal["row", "column"] = "row"
     weights: Literal["auto", True, False] = "auto"
     merge_weights: MergeWeights = "sum"
@@ -47,10 +50,16 @@ class AdjacencyMatrix(AdjacencyDataset):
             return None
         return files_next_to(graphs[0]) if place.is_dir() else []
 
-    def file(self) -> Path:
-        """The file of the matrix."""
+    def sources(self) -> list[Path]:
+        """The file of the matrix first."""
         others = (self.features, self.labels)
-        return one_file(self.path, "matrix", lambda one: _fits(one) and one.name not in others, ".npz, .mtx or .mtx.gz")
+        return self.with_files(
+            one_file(self.path, "matrix", lambda one: _fits(one) and one.name not in others, ".npz, .mtx or .mtx.gz")
+        )
+
+    def generate(self, folder: Path) -> Graph:
+        """See `WrittenDataset.generate`."""
+        return write_foreign(self.read(), self, self.name, folder)
 
     def read(self) -> ForeignGraph:
         """All entries as edges."""
@@ -66,9 +75,9 @@ class AdjacencyMatrix(AdjacencyDataset):
                 (entries.rows, entries.columns) if self.source == "row" else (entries.columns, entries.rows)
             )
             return ForeignGraph(
-                {VERTEX: self.vertices(count)}, [ForeignEdges(source, destination, weight=weight)], notes
+                {VERTEX: self.vertices(path.parent, count)}, [ForeignEdges(source, destination, weight=weight)], notes
             )
-        kinds = {ROW: self.vertices(count), COLUMN: ForeignVertices(columns)}
+        kinds = {ROW: self.vertices(path.parent, count), COLUMN: ForeignVertices(columns)}
         edges = (
             ForeignEdges(entries.rows, entries.columns, EDGE, (ROW, COLUMN), weight)
             if self.source == "row"

@@ -11,12 +11,14 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse
 
-from gnnexp.datasets.base import check_memory
-from gnnexp.datasets.formats.adjacency import USUAL, AdjacencyDataset, files_next_to
+from gnnexp.datasets.base import WrittenDataset, check_memory
+from gnnexp.datasets.formats.adjacency import USUAL, VertexFiles, files_next_to
+from gnnexp.datasets.formats.dataset import ForeignOptions, write_foreign
 from gnnexp.datasets.formats.foreign import VERTEX, ForeignEdges, ForeignGraph
 from gnnexp.datasets.reading.content import MARK, content_of, endings, one_file, visible_files
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.regular import is_file
+from gnnexp.graph.graph import Graph
 
 _ENDINGS = (".graph", ".metis")
 _FACTOR = 24  # bytes of memory for each byte of the text: a number has two characters at least
@@ -42,7 +44,7 @@ class _Header:
 
 
 @dataclass(kw_only=True, eq=False)
-class Metis(AdjacencyDataset):
+class Metis(ForeignOptions, VertexFiles, WrittenDataset):
     """An undirected graph in METIS's format. Weights of edges are kept; weights and sizes of vertices are left out.
 
     Attributes:
@@ -51,6 +53,7 @@ class Metis(AdjacencyDataset):
     """
 
     name: str = "metis"
+    path: str | None = None
 
     @classmethod
     def recognised(cls, place: Path) -> list[str] | None:
@@ -67,9 +70,13 @@ class Metis(AdjacencyDataset):
             return None
         return files_next_to(graphs[0]) if place.is_dir() else []
 
-    def file(self) -> Path:
-        """The file of the graph."""
-        return one_file(self.path, "metis", lambda one: endings(one) in _ENDINGS, ".graph or .metis")
+    def sources(self) -> list[Path]:
+        """The file of the graph first."""
+        return self.with_files(one_file(self.path, "metis", lambda one: endings(one) in _ENDINGS, ".graph or .metis"))
+
+    def generate(self, folder: Path) -> Graph:
+        """See `WrittenDataset.generate`."""
+        return write_foreign(self.read(), self, self.name, folder)
 
     def read(self) -> ForeignGraph:
         """The graph in the file."""
@@ -79,7 +86,7 @@ class Metis(AdjacencyDataset):
         edges = _edges(str(path), rows, header, once=self.symmetrize)
         left = ["sizes"] * header.sizes + ["weights"] * (header.vertex_weights > 0)
         notes = [f"{' and '.join(left)} of vertices are left out"] if left else []
-        return ForeignGraph({VERTEX: self.vertices(header.count)}, [edges], notes)
+        return ForeignGraph({VERTEX: self.vertices(path.parent, header.count)}, [edges], notes)
 
 
 def _refuse_webgraph(path: Path) -> None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from gnnexp.datasets.formats.dataset import ForeignDataset
+from gnnexp.datasets.base import WrittenDataset
+from gnnexp.datasets.formats.dataset import ForeignOptions, write_foreign
 from gnnexp.datasets.formats.foreign import ForeignGraph
 from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph
 from gnnexp.datasets.formats.graph_files.gexf import read_gexf
@@ -26,6 +27,7 @@ from gnnexp.datasets.tables.roles import AUTO
 from gnnexp.datasets.tables.scaling import Empty
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.regular import parse_json
+from gnnexp.graph.graph import Graph
 
 # Bytes of memory for each byte of a file: there is a dictionary for each vertex and each edge.
 _FACTOR = 24
@@ -39,7 +41,7 @@ _GRAPHSTORM = re.compile(rb'"(node|source)_id_col"')  # its file also has lists 
 
 
 @dataclass(kw_only=True, eq=False)
-class NetworkX(ForeignDataset):
+class NetworkX(ForeignOptions, WrittenDataset):
     """A graph from a file of NetworkX, igraph, Gephi or Pajek; its ending says the format, and `.gz` may follow.
 
     `.graphml`, `.gexf`, `.gml`, `.net` and `.pajek`, `.json` (node-link), `.edgelist`, `.adjlist`. An attribute that is
@@ -61,6 +63,7 @@ class NetworkX(ForeignDataset):
     version: ClassVar[int] = 1  # NetworkX read GraphML, GEXF, GML and Pajek
 
     name: str = "networkx"
+    path: str | None = None
     label: str | None = AUTO
     features: list[str] | str | None = AUTO
     categories: list[str] = field(default_factory=list)
@@ -79,6 +82,10 @@ class NetworkX(ForeignDataset):
     def sources(self) -> list[Path]:
         """The file."""
         return [one_file(self.path, "networkx", _fits, ", ".join(_READERS))]
+
+    def generate(self, folder: Path) -> Graph:
+        """See `WrittenDataset.generate`."""
+        return write_foreign(self.read(), self, self.name, folder)
 
     def read(self) -> ForeignGraph:
         """The graph in the file."""

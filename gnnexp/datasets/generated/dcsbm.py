@@ -5,18 +5,24 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
-from gnnexp.datasets.generated.synthetic import EdgeModel, Synthetic, local_window
+from gnnexp.datasets.base import Dataset
+from gnnexp.datasets.generated.shapes import SizeOptions
+from gnnexp.datasets.generated.synthetic import DrawOptions, EdgeModel, Generator, local_window
 from gnnexp.datasets.splits.split import check_fractions
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.graph.graph import Graph
 from gnnexp.kernels.graph.generate import dcsbm_pairs
+
+_NOTE = "synthetic: the label is the community that edges and features follow"
 
 
 @dataclass(kw_only=True, eq=False)
-class Dcsbm(Synthetic):
+class Dcsbm(SizeOptions, DrawOptions, Dataset):
     """Communities with power-law degrees. The class of a vertex is its community modulo C.
 
     A share `locality` of the edges joins vertices that are near each other on a ring inside their community: these
@@ -24,6 +30,8 @@ class Dcsbm(Synthetic):
     anywhere. Features are class centroids plus noise: weak for one vertex, and strong for a neighbourhood.
 
     Attributes:
+        name: name of the graph.
+        locality: share of local edges, 0 to 1.
         communities: number of communities; null = one per class.
         homophily: share of the degree-driven edges that stay in their community.
         skew: degrees follow a power law with exponent 1 + skew / (skew - 1): 3.0 for 2, 2.5 for 3; 1 = no skew.
@@ -36,13 +44,13 @@ class Dcsbm(Synthetic):
     locality: float = 0.3
     skew: int = 3
     max_degree_ratio: float = 300.0
-    notes: ClassVar[tuple[str, ...]] = ("synthetic: the label is the community that edges and features follow",)
+    unkeyed: ClassVar[frozenset[str]] = frozenset({"buffer_bytes"})
 
     def __post_init__(self) -> None:
         check_fractions(train=self.train, val=self.val, test=self.test)
         most = self.sizes.num_nodes // 8
         rules = (
-            ("communities", self.num_communities, self.sizes.num_classes, most),
+            ("communities", self._num_communities, self.sizes.num_classes, most),
             ("homophily", self.homophily, 0, 1),
             ("locality", self.locality, 0, 1),
             ("label_noise", self.label_noise, 0, 1),
@@ -58,15 +66,29 @@ class Dcsbm(Synthetic):
         )
 
     @property
-    def num_communities(self) -> int:
-        """`communities`, or the number of classes."""
+    def at_hand(self) -> bool:
+        """False: generating the graph may take long."""
+        return False
+
+    @property
+    def _num_communities(self) -> int:
         return self.sizes.num_classes if self.communities is None else self.communities
 
-    def model(self) -> EdgeModel:
-        """The block model with its tables."""
-        window = local_window(self.sizes, self.locality)
-        ends, steps = _tables(self.sizes.num_nodes, self.num_communities, self.skew, self.max_degree_ratio)
-        return DcsbmModel(self.sizes.num_nodes, ends, steps, self.skew, self.locality, self.homophily, window)
+    def load(self) -> Graph:
+        """See `Generator.load`."""
+        return self.generator().load()
+
+    def generate(self, folder: Path) -> Graph:
+        """See `Generator.write`."""
+        return self.generator().write(folder)
+
+    def generator(self) -> Generator:
+        """What makes the graph, with the tables of the block model."""
+        sizes, count = self.sizes, self._num_communities
+        ends, steps = _tables(sizes.num_nodes, count, self.skew, self.max_degree_ratio)
+        window = local_window(sizes, self.locality)
+        model = DcsbmModel(sizes.num_nodes, ends, steps, self.skew, self.locality, self.homophily, window)
+        return Generator(self.name, sizes, model, self, _NOTE, count)
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from gnnexp.datasets.generated.synthetic import EdgeModel, Synthetic, local_window
+from gnnexp.datasets.base import Dataset
+from gnnexp.datasets.generated.shapes import SizeOptions
+from gnnexp.datasets.generated.synthetic import DrawOptions, EdgeModel, Generator, local_window
 from gnnexp.datasets.splits.held_out import SAME_TYPE, LinkSplit, check_link_split, hold_out
 from gnnexp.datasets.splits.split import check_fractions
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.kernels.graph.generate import rmat_pairs
 
+_NOTE = "synthetic: the label is a stretch of the latent order that local edges and features follow"
+
 
 @dataclass(kw_only=True, eq=False)
-class Rmat(Synthetic):
+class Rmat(SizeOptions, DrawOptions, Dataset):
     """Recursive quadrants. The latent order is divided into C equal ranges, and the range of a vertex is its class.
 
     R-MAT itself has only few more edges inside a range than between ranges. A share `locality` of the edges joins
@@ -26,6 +30,8 @@ class Rmat(Synthetic):
     from features alone.
 
     Attributes:
+        name: name of the graph.
+        locality: share of local edges, 0 to 1.
         a: probability of the first quadrant.
         b: probability of the second quadrant (source in the first half, destination in the second).
         c: probability of the third quadrant; the fourth has the rest. Graph500: 0.57, 0.19, 0.19.
@@ -44,9 +50,7 @@ class Rmat(Synthetic):
     relations: int | None = None
     inverse_relations: bool = True
     link_split: LinkSplit = None
-    notes: ClassVar[tuple[str, ...]] = (
-        "synthetic: the label is a stretch of the latent order that local edges and features follow",
-    )
+    unkeyed: ClassVar[frozenset[str]] = frozenset({"buffer_bytes"})
 
     def __post_init__(self) -> None:
         check_fractions(train=self.train, val=self.val, test=self.test)
@@ -67,27 +71,29 @@ class Rmat(Synthetic):
                 )
             )
         ConfigError.raise_all(problems)
-        self.model()  # checks the sizes
+        _ = self.sizes  # which are checked
 
     @property
-    def types(self) -> tuple[int, bool]:
-        """`relations`, and whether reverses have their own types."""
-        return self.relations or 0, self.inverse_relations
+    def at_hand(self) -> bool:
+        """False: generating the graph may take long."""
+        return False
 
     def load(self) -> Graph:
-        """See `Synthetic.load`."""
+        """See `Generator.load`."""
         reverses = self.relations if self.relations and self.inverse_relations else SAME_TYPE
-        return hold_out(super().load(), self.link_split, seed=self.seed, reverses=reverses)
+        return hold_out(self.generator().load(), self.link_split, seed=self.seed, reverses=reverses)
 
     def generate(self, folder: Path) -> Graph | None:
-        """See `Synthetic.generate`."""
-        return super().generate(folder) if self.link_split is None else None
+        """See `Generator.write`."""
+        return self.generator().write(folder) if self.link_split is None else None
 
-    def model(self) -> EdgeModel:
-        """The model of recursive quadrants."""
+    def generator(self) -> Generator:
+        """What makes the graph."""
         sizes = self.sizes
         ends = np.rint(np.cumsum([self.a, self.b, self.c]) * 65536).astype(np.int64)
-        return RmatModel(sizes.num_nodes, ends, self.locality, local_window(sizes, self.locality))
+        model = RmatModel(sizes.num_nodes, ends, self.locality, local_window(sizes, self.locality))
+        types = self.relations or 0, self.inverse_relations
+        return Generator(self.name, sizes, model, self, _NOTE, sizes.num_classes, types)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from gnnexp.errors import ConfigError, Problem
@@ -75,38 +76,55 @@ def sizes_of(shape: str) -> Sizes:
     return _SHAPES[shape]
 
 
-def resolve_sizes(
-    shape: str | None,
-    scale: float,
-    *,
-    num_nodes: int | None,
-    num_edges: int | None,
-    num_features: int | None,
-    num_classes: int | None,
-    train: float | None,
-    val: float | None,
-    test: float | None,
-) -> Sizes:
-    """The sizes of `shape` (None = `small`), with vertices and edges times `scale`. Explicit sizes replace them.
+@dataclass(kw_only=True, eq=False)
+class SizeOptions:
+    """Sizes of a synthetic graph, as a user chooses them.
 
-    Raises:
-        ConfigError: no simple graph can have these sizes.
+    Attributes:
+        shape: known dataset whose sizes are used; null = `small`.
+        scale: factor for the numbers of vertices and edges of the shape.
+        num_nodes: V, number of vertices, instead of the shape's. It need not be a power of two.
+        num_edges: number of directed edges, instead of the shape's. The graph has this number within about 1 %.
+        num_features: D, number of feature columns, instead of the shape's.
+        num_classes: C, number of classes, instead of the shape's.
+        train: share of training vertices, instead of the shape's.
+        val: share of validation vertices, instead of the shape's.
+        test: share of test vertices; null = the rest, or the shape's.
     """
-    if not 0 < scale < float("inf"):
-        raise ConfigError(Problem("dataset.scale", scale, "must be above 0 and finite", "set dataset.scale=1"))
-    base = _SHAPES[shape or "small"]
-    sizes = Sizes(
-        num_nodes=round(base.num_nodes * scale) if num_nodes is None else num_nodes,
-        num_edges=round(base.num_edges * scale) if num_edges is None else num_edges,
-        num_features=base.num_features if num_features is None else num_features,
-        num_classes=base.num_classes if num_classes is None else num_classes,
-        train=base.train if train is None else train,
-        val=base.val if val is None else val,
-        # The test share of the shape belongs to its own split, and does not fit another split.
-        test=base.test if (train, val, test) == (None, None, None) else test,
-    )
-    ConfigError.raise_all(_problems(sizes))
-    return sizes
+
+    shape: ShapeName | None = None
+    scale: float = 1.0
+    num_nodes: int | None = None
+    num_edges: int | None = None
+    num_features: int | None = None
+    num_classes: int | None = None
+    train: float | None = None
+    val: float | None = None
+    test: float | None = None
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """The sizes of the shape, with vertices and edges times `scale`. Explicit sizes replace them.
+
+        Raises:
+            ConfigError: no simple graph can have these sizes.
+        """
+        if not 0 < self.scale < float("inf"):
+            raise ConfigError(Problem("dataset.scale", self.scale, "must be above 0 and finite", "set dataset.scale=1"))
+        base = _SHAPES[self.shape or "small"]
+        own_split = (self.train, self.val, self.test) != (None, None, None)
+        sizes = Sizes(
+            num_nodes=round(base.num_nodes * self.scale) if self.num_nodes is None else self.num_nodes,
+            num_edges=round(base.num_edges * self.scale) if self.num_edges is None else self.num_edges,
+            num_features=base.num_features if self.num_features is None else self.num_features,
+            num_classes=base.num_classes if self.num_classes is None else self.num_classes,
+            train=base.train if self.train is None else self.train,
+            val=base.val if self.val is None else self.val,
+            # The test share of the shape belongs to its own split, and does not fit another split.
+            test=self.test if own_split else base.test,
+        )
+        ConfigError.raise_all(_problems(sizes))
+        return sizes
 
 
 def _problems(sizes: Sizes) -> list[Problem]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from gnnexp.components.texts import hydra_text
-from gnnexp.datasets.base import VertexDataset, data_folder, listed, where_to_put
+from gnnexp.datasets.base import data_folder, listed, where_to_put
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.regular import is_file, is_folder
 
@@ -131,8 +131,8 @@ class Archives:
 
 
 @dataclass(kw_only=True, eq=False)
-class ArchiveDataset(VertexDataset):
-    """A data set of such a family.
+class ArchiveFile:
+    """The file of a data set of such a family, and what happens to its edges: a part of a `Dataset`.
 
     Attributes:
         archives: the family.
@@ -145,6 +145,7 @@ class ArchiveDataset(VertexDataset):
     is_published: ClassVar[bool] = True
     archives: ClassVar[Archives]
 
+    name: str
     path: str | None = None
     symmetrize: bool = True
     self_loops: Literal["keep", "add", "remove"] = "remove"

@@ -12,16 +12,17 @@ import numpy as np
 import torch
 
 from gnnexp.components.packages import missing_package
-from gnnexp.datasets.base import VertexDataset
+from gnnexp.datasets.base import Dataset, labelled_graph
 from gnnexp.datasets.splits.split import check_fractions, random_split
 from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph
 
 _NUM_IMAGES, _NUM_PIXELS, _NUM_CLASSES = 1797, 64, 10
 
 
 @dataclass(kw_only=True, eq=False)
-class Digits(VertexDataset):
+class Digits(Dataset):
     """1,797 images of 8x8 pixels in 10 classes (Alpaydin & Kaynak, UCI 1998). Each is joined to its nearest images.
 
     Attributes:
@@ -70,9 +71,9 @@ class Digits(VertexDataset):
         dst = np.repeat(np.arange(_NUM_IMAGES), self.neighbors)
         features = torch.from_numpy((pixels / 16).astype(np.float32))
         splits = random_split(_NUM_IMAGES, self.train, self.val, seed=self.seed)
-        return self.graph_of(
-            src, dst, labels, _NUM_CLASSES, splits, features, (f"split drawn by gnnexp, seed {self.seed}",)
-        )
+        edges = build_graph(src, dst, _NUM_IMAGES, symmetrize=self.symmetrize, self_loops=self.self_loops)
+        notes = [f"split drawn by gnnexp, seed {self.seed}"]
+        return labelled_graph(self, edges, labels, _NUM_CLASSES, splits, features, notes)
 
     @staticmethod
     def _read(path: Path) -> tuple[np.ndarray, np.ndarray]:

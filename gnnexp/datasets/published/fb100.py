@@ -11,12 +11,14 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse
 
-from gnnexp.datasets.published.archives import ArchiveDataset, Archives
+from gnnexp.datasets.base import Dataset, labelled_graph
+from gnnexp.datasets.published.archives import ArchiveFile, Archives
 from gnnexp.datasets.reading.features import Sparse, feature_rows, one_hot_columns
 from gnnexp.datasets.reading.matlab import SparseColumns, names_in_matlab, read_matlab
 from gnnexp.datasets.reading.unpickle import csr_matrix
 from gnnexp.datasets.splits.split import check_fractions, random_split
 from gnnexp.errors import DataError, Problem
+from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph
 
 _NUM_COLUMNS, _GENDER = 7, 1
@@ -24,7 +26,7 @@ _VARIABLES = ("A", "local_info")
 
 
 @dataclass(kw_only=True, eq=False)
-class Fb100(ArchiveDataset):
+class Fb100(ArchiveFile, Dataset):
     """One school. The label is gender - 1 (-1 = missing, 0 in the file). Features: one-hot codes of six other columns.
 
     Attributes:
@@ -67,7 +69,10 @@ class Fb100(ArchiveDataset):
             "describes real, anonymised people: use it in aggregate only",
         )
         features = feature_rows(one_hot_columns(others), self.sparse, normalize=False)
-        return self.graph_of(coo.col, coo.row, labels, 2, splits, features, notes, str(path))
+        edges = build_graph(
+            coo.col, coo.row, labels.size, symmetrize=self.symmetrize, self_loops=self.self_loops, key=str(path)
+        )
+        return labelled_graph(self, edges, labels, 2, splits, features, notes)
 
 
 def _read(path: Path) -> tuple[scipy.sparse.csr_array, np.ndarray]:

@@ -11,13 +11,14 @@ import numpy as np
 import scipy.sparse.csgraph
 import torch
 
-from gnnexp.datasets.base import class_count
-from gnnexp.datasets.published.archives import ArchiveDataset, Archives
+from gnnexp.datasets.base import Dataset, class_count, labelled_graph
+from gnnexp.datasets.published.archives import ArchiveFile, Archives
 from gnnexp.datasets.reading.features import Sparse, feature_rows
 from gnnexp.datasets.reading.npz import NpzFile
 from gnnexp.datasets.reading.unpickle import as_csr, csr_matrix
 from gnnexp.datasets.splits.split import check_fractions, given_split, per_class_split, random_split
 from gnnexp.errors import ConfigError, DataError, Findings, Problem
+from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.graph.sparse import SparseRows
 
@@ -46,7 +47,7 @@ def _has(*forms: str) -> Callable[[Path], bool]:
 
 
 @dataclass(kw_only=True, eq=False)
-class GraphDataNpz(ArchiveDataset):
+class GraphDataNpz(ArchiveFile, Dataset):
     """A GraphData archive: `adj_matrix`, `node_attr` (pickled CSR) and `node_label`.
 
     Archives of gnn-benchmark have the same in plain arrays: `adj_data`, `adj_indices`, `adj_indptr`, `adj_shape`, the
@@ -95,9 +96,11 @@ class GraphDataNpz(ArchiveDataset):
         if features is None:
             notes.append("the archive has no features of vertices")
         splits = self._splits(adjacency, labels)
-        return self.graph_of(
-            coo.row, coo.col, labels, num_classes, splits, self._rows(features), tuple(notes), str(path)
+        rows = self._rows(features)
+        edges = build_graph(
+            coo.row, coo.col, labels.size, symmetrize=self.symmetrize, self_loops=self.self_loops, key=str(path)
         )
+        return labelled_graph(self, edges, labels, num_classes, splits, rows, notes)
 
     def _rows(self, features: scipy.sparse.csr_array | None) -> torch.Tensor | SparseRows | None:
         return None if features is None else feature_rows(features, self.sparse, normalize=self.normalize_features)
@@ -164,7 +167,7 @@ def _check_rows(adjacency: tuple[int, ...], features: tuple[int, ...] | None, la
 
 
 @dataclass(kw_only=True, eq=False)
-class HeterophilousNpz(ArchiveDataset):
+class HeterophilousNpz(ArchiveFile, Dataset):
     """A file with `node_features`, `node_labels`, `edges` (each undirected edge once) and masks of several splits.
 
     Attributes:
@@ -208,16 +211,18 @@ class HeterophilousNpz(ArchiveDataset):
                 )
             )
         num_classes = class_count(labels, f"{path}: node_labels")
-        return self.graph_of(
+        splits = given_split(*(mask[self.split_index] for mask in masks))
+        arrays = build_graph(
             edges[:, 0],
             edges[:, 1],
-            labels.astype(np.int64),
-            num_classes,
-            given_split(*(mask[self.split_index] for mask in masks)),
-            torch.from_numpy(features.astype(np.float32, copy=False)),
-            (f"published split {self.split_index} of {count}",),
-            f"{path}: edges",
+            labels.size,
+            symmetrize=self.symmetrize,
+            self_loops=self.self_loops,
+            key=f"{path}: edges",
         )
+        rows = torch.from_numpy(features.astype(np.float32, copy=False))
+        notes = [f"published split {self.split_index} of {count}"]
+        return labelled_graph(self, arrays, labels.astype(np.int64), num_classes, splits, rows, notes)
 
 
 def _check_arrays(

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse
 
-from gnnexp.datasets.base import VerifiedDataset, VertexDataset, data_folder, existing_files, where_to_put
+from gnnexp.datasets.base import VerifiedDataset, data_folder, existing_files, labelled_graph, where_to_put
 from gnnexp.datasets.published.archives import name_override
 from gnnexp.datasets.reading.features import Sparse, feature_rows
 from gnnexp.datasets.reading.pickled import PickledDict
@@ -19,6 +19,7 @@ from gnnexp.datasets.reading.unpickle import Pickles, as_array, as_csr
 from gnnexp.datasets.splits.split import given_split, random_split
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.files.regular import is_file, is_folder
+from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph, Splits
 
 _PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
@@ -37,7 +38,7 @@ _NO_ALLY = (
 
 
 @dataclass(kw_only=True, eq=False)
-class Planetoid(VerifiedDataset, VertexDataset):
+class Planetoid(VerifiedDataset):
     """A planetoid dataset: `ind.<name>.{x,tx,allx,y,ty,ally,graph,test.index}` in one folder.
 
     Attributes:
@@ -127,16 +128,10 @@ class Planetoid(VerifiedDataset, VertexDataset):
         _check_parts(parts, key)
         src, dst, num_nodes = _edges(parts["graph"], parts["test.index"], key)
         features = feature_rows(self._features(parts, num_nodes), self.sparse, normalize=self.normalize_features)
-        return self.graph_of(
-            src,
-            dst,
-            _labels(parts, num_nodes),
-            parts["y"].shape[1],
-            self._splits(parts, num_nodes),
-            features,
-            self._notes(parts, num_nodes),
-            key,
-        )
+        labels, splits = _labels(parts, num_nodes), self._splits(parts, num_nodes)
+        arrays = build_graph(src, dst, num_nodes, symmetrize=self.symmetrize, self_loops=self.self_loops, key=key)
+        notes = self._notes(parts, num_nodes)
+        return labelled_graph(self, arrays, labels, parts["y"].shape[1], splits, features, notes)
 
     def _features(self, parts: Mapping[str, Any], num_nodes: int) -> scipy.sparse.csr_array:
         known = parts["allx"] if "allx" in parts else parts["x"]

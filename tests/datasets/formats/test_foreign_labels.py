@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gnnexp.datasets.formats.foreign import ForeignEdges, ForeignGraph, ForeignRules, ForeignVertices, graph_of
+from gnnexp.datasets.formats.dataset import ForeignOptions, graph_of
+from gnnexp.datasets.formats.foreign import ForeignEdges, ForeignGraph, ForeignVertices
 from gnnexp.datasets.looking.facts import facts_of_graph
 from gnnexp.graph.graph import Graph
 
-RULES = ForeignRules(True, None, "remove", "merge", "auto", 0.5, 0.25, 0, None, "auto", None)
+RULES = ForeignOptions(train=0.5, val=0.25)
 ENDS = np.array([0, 1, 2]), np.array([1, 2, 3])
 
 

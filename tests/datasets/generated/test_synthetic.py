@@ -13,13 +13,13 @@ from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.generated import synthetic
 from gnnexp.datasets.generated.dcsbm import Dcsbm
 from gnnexp.datasets.generated.rmat import Rmat
-from gnnexp.datasets.generated.synthetic import Synthetic, num_candidates
 from gnnexp.errors import ConfigError, DataError
 from gnnexp.experiment.build import build
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.validate import validate_graph
 from gnnexp.kernels.graph.generate import scrambled, unit_rows
 
+Synthetic = Dcsbm | Rmat
 KINDS: list[type[Synthetic]] = [Dcsbm, Rmat]
 kinds = pytest.mark.parametrize("kind", KINDS)
 ARRAYS = ("indptr", "indices", "features", "labels")
@@ -288,9 +288,10 @@ def test_scaled_shape_meets_its_sizes() -> None:
 @kinds
 def test_counts_of_the_largest_shape_need_no_32_bit_integers(kind: type[Any]) -> None:
     dataset = kind(shape="friendster_like")
-    assert num_candidates(dataset, dataset.model()) > 1_806_067_135
+    generator = dataset.generator()
+    assert generator.num_candidates() > 1_806_067_135
     src, dst = np.empty(1000, np.int32), np.empty(1000, np.int32)
-    dataset.model().fill(7, 2**33, np.empty(0, np.int32), src, dst)
+    generator.model.fill(7, 2**33, np.empty(0, np.int32), src, dst)
     for ids in (src, dst):
         assert 0 <= ids.min() <= ids.max() < 65_608_366
     assert src.max() > 30_000_000

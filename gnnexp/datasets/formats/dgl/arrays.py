@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from gnnexp.datasets.formats.foreign import EDGE, VERTEX, ForeignEdges, ForeignGraph, ForeignVertices
-from gnnexp.errors import DataError, Findings, Problem
+from gnnexp.errors import ConfigError, DataError, Findings, Problem
 
 if TYPE_CHECKING:
     import dgl
@@ -60,9 +60,9 @@ class DglArrays:
     extra: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, eq=False)
 class DataNames:
-    """Which data mean what: a name, `auto` (found by its name), or None.
+    """Which data mean what: a name, `auto` (found by its name), or None. It is a part of the options of data sets.
 
     Attributes:
         label, features: names among the data of vertices.
@@ -76,6 +76,23 @@ class DataNames:
     weight: str | None = AUTO
     masks: Mapping[str, str] | None = None
     mask: int = 0
+
+
+def check_masks(masks: Mapping[str, str] | None) -> None:
+    """Check the names of masks that a user gives.
+
+    Raises:
+        ConfigError: there is none, or one for something else than a split.
+    """
+    if masks is not None and not (masks and set(masks) <= {"train", "val", "test"}):
+        raise ConfigError(
+            Problem(
+                "dataset.masks",
+                dict(masks),
+                "the names of train, val and test, or null",
+                "set dataset.masks={train: train_mask, val: val_mask, test: test_mask}",
+            )
+        )
 
 
 def arrays_of_graph(graph: dgl.DGLGraph) -> DglArrays:

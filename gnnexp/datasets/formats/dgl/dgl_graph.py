@@ -9,14 +9,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gnnexp.datasets.base import data_folder
-from gnnexp.datasets.formats.dataset import ForeignDataset
-from gnnexp.datasets.formats.dgl.arrays import AUTO, USUAL, DataNames, DglArrays, arrays_of_graph, foreign_of_arrays
+from gnnexp.datasets.base import WrittenDataset, data_folder
+from gnnexp.datasets.formats.dataset import ForeignOptions, write_foreign
+from gnnexp.datasets.formats.dgl.arrays import (
+    AUTO,
+    USUAL,
+    DataNames,
+    DglArrays,
+    arrays_of_graph,
+    check_masks,
+    foreign_of_arrays,
+)
 from gnnexp.datasets.formats.dgl.partition_files import partition_config_in
 from gnnexp.datasets.formats.dgl.reader import is_graph_file, read_graph
 from gnnexp.datasets.formats.foreign import ForeignGraph
-from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.errors import DataError, Problem
 from gnnexp.files.regular import is_file, why_unreadable
+from gnnexp.graph.graph import Graph
 
 if TYPE_CHECKING:
     import dgl
@@ -44,53 +53,18 @@ def foreign_of_dgl(
     Raises:
         DataError: data are missing, ambiguous, or have a wrong shape.
     """
-    asked = DataNames(
-        AUTO if label == USUAL["label"][0] else label,
-        AUTO if features == USUAL["features"][0] else features,
-        weight,
-        masks,
-        mask,
+    names = DataNames(
+        label=AUTO if label == USUAL["label"][0] else label,
+        features=AUTO if features == USUAL["features"][0] else features,
+        weight=weight,
+        masks=masks,
+        mask=mask,
     )
-    return foreign_of_arrays(arrays_of_graph(graph), asked, "the graph")
+    return foreign_of_arrays(arrays_of_graph(graph), names, "the graph")
 
 
 @dataclass(kw_only=True, eq=False)
-class DglDataset(ForeignDataset):
-    """Options of graphs with DGL's data of vertices and edges. `auto` finds data by their names; null takes none.
-
-    Attributes:
-        label: name of the labels among the data of vertices: classes, or zeros and ones `[n, C]`.
-        features: name of the features.
-        weight: name of the weights among the data of edges.
-        masks: names of the masks, `{train: NAME, val: NAME, test: NAME}`; null finds `train_mask`, `val_mask`, ….
-        mask: which column of masks with several columns is the split.
-    """
-
-    label: str | None = AUTO
-    features: str | None = AUTO
-    weight: str | None = AUTO
-    masks: Mapping[str, str] | None = None
-    mask: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.masks is not None and not (self.masks and set(self.masks) <= {"train", "val", "test"}):
-            raise ConfigError(
-                Problem(
-                    "dataset.masks",
-                    dict(self.masks),
-                    "the names of train, val and test, or null",
-                    "set dataset.masks={train: train_mask, val: val_mask, test: test_mask}",
-                )
-            )
-
-    def asked(self) -> DataNames:
-        """The data that the options name."""
-        return DataNames(self.label, self.features, self.weight, self.masks, self.mask)
-
-
-@dataclass(kw_only=True, eq=False)
-class DglGraph(DglDataset):
+class DglGraph(ForeignOptions, DataNames, WrittenDataset):
     """A file that `dgl.save_graphs` wrote; DGL reads it.
 
     Attributes:
@@ -100,7 +74,12 @@ class DglGraph(DglDataset):
     """
 
     name: str = "dgl_graph"
+    path: str | None = None
     graph: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_masks(self.masks)
 
     @classmethod
     def recognised(cls, place: Path) -> list[str] | None:
@@ -134,6 +113,10 @@ class DglGraph(DglDataset):
             )
         return files
 
+    def generate(self, folder: Path) -> Graph:
+        """See `WrittenDataset.generate`."""
+        return write_foreign(self.read(), self, self.name, folder)
+
     def read(self) -> ForeignGraph:
         """The graph that DGL reads, in a process of its own."""
         [path] = self.sources()
@@ -144,7 +127,7 @@ class DglGraph(DglDataset):
             notes.append(note)
         if graphs is not None and graphs > 1:
             notes.append(f"graph {self.graph} of {graphs} in the file")
-        foreign = foreign_of_arrays(arrays, self.asked(), str(path))
+        foreign = foreign_of_arrays(arrays, self, str(path))
         return replace(foreign, notes=[*foreign.notes, *notes])
 
 

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import torch
 
-from gnnexp.datasets.base import data_folder
-from gnnexp.datasets.formats.dgl.arrays import foreign_of_arrays
-from gnnexp.datasets.formats.dgl.dgl_graph import DglDataset
+from gnnexp.datasets.base import WrittenDataset, data_folder
+from gnnexp.datasets.formats.dataset import ForeignOptions, write_foreign
+from gnnexp.datasets.formats.dgl.arrays import DataNames, check_masks, foreign_of_arrays
 from gnnexp.datasets.formats.dgl.partition_files import PartConfig, partition_config_in, read_partition_config
 from gnnexp.datasets.formats.dgl.whole import WholeGraph, read_whole
 from gnnexp.datasets.formats.foreign import ForeignGraph
+from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, owner_dtype
 
 
 @dataclass(kw_only=True, eq=False)
-class DglPartitions(DglDataset):
+class DglPartitions(ForeignOptions, DataNames, WrittenDataset):
     """The graph before its partitioning, with the original ids of vertices and the original order of edges.
 
     DGL's distributed pipeline keeps them in `orig_nids.dgl` and `orig_eids.dgl` of each part, and DGL before 1.0 in the
@@ -30,6 +31,11 @@ class DglPartitions(DglDataset):
     """
 
     name: str = "dgl_partitions"
+    path: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_masks(self.masks)
 
     @classmethod
     def recognised(cls, place: Path) -> list[str] | None:
@@ -40,10 +46,14 @@ class DglPartitions(DglDataset):
         """The JSON file, and the files of all parts."""
         return self._config().files()
 
+    def generate(self, folder: Path) -> Graph:
+        """See `WrittenDataset.generate`."""
+        return write_foreign(self.read(), self, self.name, folder)
+
     def read(self) -> ForeignGraph:
         """All parts put together."""
         whole = self.whole()
-        found = foreign_of_arrays(whole.arrays, self.asked(), str(self._config().path))
+        found = foreign_of_arrays(whole.arrays, self, str(self._config().path))
         return replace(found, notes=[*found.notes, *whole.notes])
 
     def whole(self) -> WholeGraph:

@@ -12,12 +12,13 @@ from typing import Literal
 
 import numpy as np
 
-from gnnexp.datasets.base import data_folder, require
-from gnnexp.datasets.formats.dataset import ForeignDataset
+from gnnexp.datasets.base import WrittenDataset, data_folder, require
+from gnnexp.datasets.formats.dataset import ForeignOptions, write_foreign
 from gnnexp.datasets.formats.dgl.arrays import AUTO, DataNames, DglArrays, DglEdges, class_numbers, foreign_of_arrays
 from gnnexp.datasets.formats.dgl.graphbolt_files import FORMAT_FIX, Metadata, SetOfTask, metadata_in, read_metadata
 from gnnexp.datasets.formats.foreign import ForeignGraph, ForeignVertices
 from gnnexp.errors import DataError, Findings, Problem
+from gnnexp.graph.graph import Graph
 
 _SPLITS = {"train_set": "train", "validation_set": "val", "test_set": "test"}
 _LINKS = {"train_set": "train", "validation_set": "valid", "test_set": "test"}
@@ -25,7 +26,7 @@ _OWN_NEGATIVES = ("negative_srcs", "negative_dsts", "indexes")
 
 
 @dataclass(kw_only=True, eq=False)
-class GraphBolt(ForeignDataset):
+class GraphBolt(ForeignOptions, WrittenDataset):
     """The graph, features and tasks of `metadata.yaml`, with one or several types of vertices and edges.
 
     Attributes:
@@ -40,6 +41,7 @@ class GraphBolt(ForeignDataset):
     """
 
     name: str = "graphbolt"
+    path: str | None = None
     task: str | None = None
     held_out_edges: Literal["remove", "keep"] = "remove"
     features: str | None = AUTO
@@ -59,6 +61,10 @@ class GraphBolt(ForeignDataset):
     def _metadata(self) -> Metadata:
         return read_metadata(data_folder(self.path, "graphbolt"))
 
+    def generate(self, folder: Path) -> Graph:
+        """See `WrittenDataset.generate`."""
+        return write_foreign(self.read(), self, self.name, folder)
+
     def read(self) -> ForeignGraph:
         """The graph with the labels, splits and links of the tasks."""
         metadata, findings = self._metadata(), Findings()
@@ -75,7 +81,9 @@ class GraphBolt(ForeignDataset):
                 if ends is not None
             ],
         )
-        foreign = foreign_of_arrays(arrays, DataNames(None, self.features, self.weight, {}), str(metadata.path))
+        foreign = foreign_of_arrays(
+            arrays, DataNames(label=None, features=self.features, weight=self.weight, masks={}), str(metadata.path)
+        )
         foreign = replace(foreign, notes=[*foreign.notes, *metadata.notes])
         for task in sets:
             foreign = _with_labels(foreign, metadata, task) if task.has_labels else _with_links(foreign, metadata, task)

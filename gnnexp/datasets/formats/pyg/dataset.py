@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from gnnexp.datasets.base import data_folder
-from gnnexp.datasets.formats.dataset import ForeignDataset
+from gnnexp.datasets.base import WrittenDataset, data_folder
+from gnnexp.datasets.formats.dataset import ForeignOptions, write_foreign
 from gnnexp.datasets.formats.foreign import ForeignGraph
 from gnnexp.datasets.formats.pyg.content import Content, content_of_file
-from gnnexp.datasets.formats.pyg.graph import AUTO, AttributeNames, foreign_of_pyg
+from gnnexp.datasets.formats.pyg.graph import AttributeNames, foreign_of_pyg
 from gnnexp.datasets.formats.pyg.reverses import without_reverses
 from gnnexp.datasets.formats.pyg.torch_file import TorchFile
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.regular import is_file, is_folder
+from gnnexp.graph.graph import Graph
 from gnnexp.graph.merging import MergeWeights
 
 _ENDINGS = (".pt", ".pth")
@@ -22,7 +23,7 @@ _MARKS = (b"edge_index", b"adj_t")
 
 
 @dataclass(kw_only=True, eq=False)
-class Pyg(ForeignDataset):
+class Pyg(ForeignOptions, AttributeNames, WrittenDataset):
     """A file of `torch.save`, which is read without torch_geometric. No code in it runs.
 
     Attributes:
@@ -50,11 +51,7 @@ class Pyg(ForeignDataset):
     """
 
     name: str = "pyg"
-    features: str | None = "x"
-    label: str | None = "y"
-    weight: str | None = AUTO
-    ids: str | None = AUTO
-    mask: int = 0
+    path: str | None = None
     merge_weights: MergeWeights = "sum"
 
     @classmethod
@@ -84,24 +81,18 @@ class Pyg(ForeignDataset):
             )
         return files
 
+    def generate(self, folder: Path) -> Graph:
+        """See `WrittenDataset.generate`."""
+        return write_foreign(self.read(), self, self.name, folder)
+
     def read(self) -> ForeignGraph:
-        """The graph. Reverses are left out if `symmetrize` adds them."""
-        return foreign_with(
-            content_of_file(self.sources()[0]),
-            self.chosen(),
-            symmetrize=self.symmetrize,
-            keeps_duplicates=self.duplicates == "keep",
-        )
+        """The graph in the file."""
+        return self.foreign_of(content_of_file(self.sources()[0]))
 
-    def chosen(self) -> AttributeNames:
-        """The names of attributes."""
-        return AttributeNames(self.features, self.label, self.weight, self.ids, self.mask)
-
-
-def foreign_with(content: Content, chosen: AttributeNames, *, symmetrize: bool, keeps_duplicates: bool) -> ForeignGraph:
-    """The graph of a content; with `symmetrize`, without the reverses that it has already."""
-    found = foreign_of_pyg(content, chosen)
-    return without_reverses(found, keeps_duplicates=keeps_duplicates) if symmetrize else found
+    def foreign_of(self, content: Content) -> ForeignGraph:
+        """The graph of a content. Reverses that it has already are left out if `symmetrize` adds them."""
+        foreign = foreign_of_pyg(content, self)
+        return without_reverses(foreign, keeps_duplicates=self.duplicates == "keep") if self.symmetrize else foreign
 
 
 def _files(folder: Path) -> list[Path]:

@@ -36,9 +36,9 @@ _SILENT = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, eq=False)
 class AttributeNames:
-    """Names of attributes.
+    """Names of attributes, which are a part of the options of `Pyg`.
 
     Attributes:
         features: features of vertices; None: none.
