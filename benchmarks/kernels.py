@@ -30,7 +30,7 @@ from torch.nn import functional as F
 from gnnexp.datasets.generated.dcsbm import Dcsbm
 from gnnexp.graph.block import Block
 from gnnexp.ops.backend import Drop
-from gnnexp.ops.backend_numba import NumbaBackend
+from gnnexp.ops.backend_numba import numba_backend
 from gnnexp.tasks.decoders import products
 
 SLOPE = 0.2
@@ -173,10 +173,10 @@ def _there_and_back(forward: Callable[..., Tensor], *inputs: Tensor) -> Step:
 def _sum(block: Block, width: int) -> tuple[Step, Step]:
     import dgl
 
-    graph, backend, x = _graph_of_dgl(block), NumbaBackend(), torch.randn(block.num_src, width)
+    graph, backend, x = _graph_of_dgl(block), numba_backend(), torch.randn(block.num_src, width)
     return (
         _there_and_back(lambda x: dgl.ops.copy_u_sum(graph, x), x),
-        _there_and_back(lambda x: backend.aggregate(block, x, None, None), x),
+        _there_and_back(lambda x: backend.sums.aggregate(block, x, None, None), x),
     )
 
 
@@ -184,7 +184,7 @@ def _mean(block: Block, width: int) -> tuple[Step, Step]:
     """The transpose is a part of the cost of a sampled block: both sides make it again every time."""
     import dgl
 
-    backend, x = NumbaBackend(), torch.randn(block.num_src, width)
+    backend, x = numba_backend(), torch.randn(block.num_src, width)
     inverse = block.degree.clamp(min=1).float().reciprocal().unsqueeze(1)
     dst = torch.repeat_interleave(torch.arange(block.num_dst), block.degree)
     ends = (block.sources.long(), dst)
@@ -196,7 +196,7 @@ def _mean(block: Block, width: int) -> tuple[Step, Step]:
 
     def ours(x: Tensor) -> Tensor:
         fresh = Block(block.indptr, block.sources, block.src_ids, block.num_dst)
-        return backend.aggregate(fresh, x, None, None) * inverse
+        return backend.sums.aggregate(fresh, x, None, None) * inverse
 
     return _there_and_back(peer, x), _there_and_back(ours, x)
 
@@ -204,7 +204,7 @@ def _mean(block: Block, width: int) -> tuple[Step, Step]:
 def _attention(block: Block, heads: int, width: int) -> tuple[Step, Step]:
     import dgl
 
-    graph, backend = _graph_of_dgl(block), NumbaBackend()
+    graph, backend = _graph_of_dgl(block), numba_backend()
     rows = torch.randn(block.num_src, heads * width)
     keys = torch.randn(block.num_src, heads), torch.randn(block.num_dst, heads)
 
@@ -235,18 +235,18 @@ def _distmult(width: int) -> tuple[Step, Step]:
 
 
 def _dropout() -> tuple[Step, Step]:
-    backend, x, ids, drop = NumbaBackend(), torch.randn(200_000, 256), torch.arange(200_000), Drop(0.5, 1)
+    backend, x, ids, drop = numba_backend(), torch.randn(200_000, 256), torch.arange(200_000), Drop(0.5, 1)
     return (
         _there_and_back(lambda x: F.dropout(x, 0.5), x),
-        _there_and_back(lambda x: backend.dropout(x, ids, drop, 256), x),
+        _there_and_back(lambda x: backend.rows.dropout(x, ids, drop, 256), x),
     )
 
 
 def _relu_dropout() -> tuple[Step, Step]:
-    backend, x, ids, drop = NumbaBackend(), torch.randn(200_000, 256), torch.arange(200_000), Drop(0.5, 1)
+    backend, x, ids, drop = numba_backend(), torch.randn(200_000, 256), torch.arange(200_000), Drop(0.5, 1)
     return (
         _there_and_back(lambda x: F.dropout(F.relu(x), 0.5), x),
-        _there_and_back(lambda x: backend.relu_dropout(x, ids, drop, 256), x),
+        _there_and_back(lambda x: backend.rows.relu_dropout(x, ids, drop, 256), x),
     )
 
 

@@ -43,31 +43,33 @@ def operations(block: Block, widths: Sequence[int] = WIDTHS) -> Iterator[Operati
     for name, ids in (("", block.src_ids), (", 64-bit ids", block.src_ids.long())):
         yield Operation(
             f"dropout{name}",
-            _on(ids, lambda k, _, i, x: k.dropout(x, i, DROP, WIDTH)),
+            _on(ids, lambda k, _, i, x: k.rows.dropout(x, i, DROP, WIDTH)),
             (positive(S, WIDTH),),
             mask=True,
         )
         yield Operation(
             f"dropout of columns{name}",
-            _on(ids, lambda k, _, i, x: k.dropout(x, i, DROP, WIDTH, 10)),
+            _on(ids, lambda k, _, i, x: k.rows.dropout(x, i, DROP, WIDTH, 10)),
             (positive(S, 23),),
             mask=True,
         )
         yield Operation(
             f"relu and dropout{name}",
-            _on(ids, lambda k, _, i, x: k.relu_dropout(x, i, DROP, WIDTH)),
+            _on(ids, lambda k, _, i, x: k.rows.relu_dropout(x, i, DROP, WIDTH)),
             (normal(S, WIDTH),),
             mask=True,
         )
-    for kind in (torch.int32, torch.int64):
-        places = (torch.arange(2 * S) * 7 % max(1, S)).to(kind)
-        yield Operation(f"gather, {kind}", _on(places, lambda k, _, i, x: k.gather(x, i)), (normal(S, WIDTH),))
     for heads in (1, 3, 6):
         yield Operation(
-            f"edge dropout, {heads} heads", lambda k, b, w: k.edge_dropout(b, w, DROP), (positive(E, heads),), mask=True
+            f"edge dropout, {heads} heads",
+            lambda k, b, w: k.edges.dropout(b, w, DROP),
+            (positive(E, heads),),
+            mask=True,
         )
-    yield Operation("transpose of a sum", lambda k, b, g: k.spread(b, g, None), (normal(D, WIDTH),))
-    yield Operation("transpose of a weighted sum", lambda k, b, g, w: k.spread(b, g, w), (normal(D, 41), normal(E, 1)))
+    yield Operation("transpose of a sum", lambda k, b, g: k.sums.spread(b, g, None), (normal(D, WIDTH),))
+    yield Operation(
+        "transpose of a weighted sum", lambda k, b, g, w: k.sums.spread(b, g, w), (normal(D, 41), normal(E, 1))
+    )
 
 
 def sparse_operations() -> Iterator[Operation]:
@@ -80,7 +82,7 @@ def sparse_operations() -> Iterator[Operation]:
     def dropped(kernels: Backend, block: Block, values: Tensor) -> SparseRows:
         there = values.device
         rows = SparseRows(indptr.to(there), columns.to(there), values, 30)
-        return kernels.sparse_dropout(rows, ids.to(there), DROP)
+        return kernels.rows.sparse_dropout(rows, ids.to(there), DROP)
 
     yield Operation(
         "dropout of sparse rows",
@@ -98,23 +100,27 @@ def sparse_operations() -> Iterator[Operation]:
 def _sums(block: Block, widths: Sequence[int]) -> Iterator[Operation]:
     S, E = block.num_src, block.num_edges
     for width in widths:
-        yield Operation(f"sum, {width} columns", lambda k, b, x: k.aggregate(b, x, None, None), (normal(S, width),))
-    yield Operation("weighted sum", lambda k, b, x, w: k.aggregate(b, x, w, None), (normal(S, 41), normal(E, 1)))
+        yield Operation(
+            f"sum, {width} columns", lambda k, b, x: k.sums.aggregate(b, x, None, None), (normal(S, width),)
+        )
+    yield Operation("weighted sum", lambda k, b, x, w: k.sums.aggregate(b, x, w, None), (normal(S, 41), normal(E, 1)))
     sliced = [2] * 20 + [0] * 11 + [2] * 10  # unequal, out of order, one twice: as in a slice of columns
     for name, slots in (("4 heads", [j // 16 for j in range(64)]), ("a slice of heads", sliced)):
         column = torch.tensor(slots)
         yield Operation(
             f"weighted sum, {name}",
-            lambda k, b, x, w, c=column: k.aggregate(b, x, w, c),
+            lambda k, b, x, w, c=column: k.sums.aggregate(b, x, w, c),
             (normal(S, len(slots)), normal(E, max(slots) + 1)),
         )
     yield Operation(
         "sum scaled by source",
-        lambda k, b, x: k.aggregate_scaled(b, x, b.src_ids.to(x.dtype) / 300),
+        lambda k, b, x: k.sums.aggregate_scaled(b, x, b.src_ids.to(x.dtype) / 300),
         (normal(S, WIDTH),),
     )
     yield from _stored(block)
-    yield Operation("sum of all heads", lambda k, b, x, w: k.aggregate_outer(b, x, w), (normal(S, 7), normal(E, 6)))
+    yield Operation(
+        "sum of all heads", lambda k, b, x, w: k.sums.aggregate_outer(b, x, w), (normal(S, 7), normal(E, 6))
+    )
 
 
 def _stored(block: Block) -> Iterator[Operation]:
@@ -128,18 +134,18 @@ def _stored(block: Block) -> Iterator[Operation]:
     for word, narrow in (("", False), (" in bfloat16", True)):
         yield Operation(
             f"weighted sum of stored rows{word}",
-            lambda k, b, x, w, n=narrow: k.aggregate_stored(b, stored(x, narrow=n), w.detach(), None)[0],
+            lambda k, b, x, w, n=narrow: k.sums.aggregate_stored(b, stored(x, narrow=n), w.detach(), None)[0],
             (normal(S, 100), normal(E, 1)),
         )
         yield Operation(
             f"dropout of stored rows{word}",
-            lambda k, b, x, n=narrow: k.dropout_stored(stored(x, narrow=n), b.src_ids, DROP),
+            lambda k, b, x, n=narrow: k.rows.dropout_stored(stored(x, narrow=n), b.src_ids, DROP),
             (positive(S, WIDTH),),
             mask=True,
         )
     yield Operation(
         "relu and dropout, rounded to bfloat16",
-        lambda k, b, x: k.relu_dropout_rounded(x.detach().float(), b.src_ids, DROP).to(x.dtype),
+        lambda k, b, x: k.rows.relu_dropout_rounded(x.detach().float(), b.src_ids, DROP).to(x.dtype),
         (normal(S, WIDTH),),
         mask=True,
     )
@@ -147,16 +153,16 @@ def _stored(block: Block) -> Iterator[Operation]:
 
 def _attention(block: Block) -> Iterator[Operation]:
     S, D, E = block.num_src, block.num_dst, block.num_edges
-    yield Operation("edge score", lambda k, b, s, d: k.edge_score(b, s, d), (normal(S, 4), normal(D, 4)))
-    yield Operation("edge exp", lambda k, b, s: k.edge_exp(b, s, k.edge_max(b, s)), (normal(E, 4),))
-    yield Operation("edge sum", lambda k, b, w: k.edge_sum(b, w), (positive(E, 4),))
+    yield Operation("edge score", lambda k, b, s, d: k.edges.score(b, s, d), (normal(S, 4), normal(D, 4)))
+    yield Operation("edge exp", lambda k, b, s: k.edges.exp(b, s, k.edges.max(b, s)), (normal(E, 4),))
+    yield Operation("edge sum", lambda k, b, w: k.edges.sum(b, w), (positive(E, 4),))
     for heads in (1, 4):
         keys = normal(S, heads), normal(D, heads)
         for word, drop in (("", None), (", dropout", DROP)):
             name = f", {heads} heads{word}"
             yield Operation(
                 f"attention weight{name}",
-                lambda k, b, s, d, p=drop: k.attention_weight(b, s, d, SLOPE, p),
+                lambda k, b, s, d, p=drop: k.edges.attention_weight(b, s, d, SLOPE, p),
                 keys,
                 mask=True,
             )

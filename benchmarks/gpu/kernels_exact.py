@@ -24,7 +24,7 @@ from gnnexp.graph.block import Block, by_relation
 from gnnexp.graph.shard import Shard
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.ops.backend import Backend
-from gnnexp.ops.backend_numba import NumbaBackend
+from gnnexp.ops.backend_numba import numba_backend
 from gnnexp.ops.backends import kernel_problem, make_backend
 from gnnexp.testing.blocks import awkward_blocks
 from gnnexp.testing.graphs import nasty_graph
@@ -60,7 +60,7 @@ def run(stage: Stage) -> bool:
 
 def _operations(stage: Stage, kernel: str, blocks: Mapping[str, Block]) -> bool:
     """Every operation on every block; whether there was time for all."""
-    ours, theirs, widths = make_backend(kernel, stage.device), NumbaBackend(), QUICK_WIDTHS if stage.quick else WIDTHS
+    ours, theirs, widths = make_backend(kernel, stage.device), numba_backend(), QUICK_WIDTHS if stage.quick else WIDTHS
     for word, block in blocks.items():
         there = block.to(stage.device)
         for operation in (*operations(block, widths), *(sparse_operations() if word == "multigraph" else ())):

@@ -40,7 +40,7 @@ from gnnexp.models.decoupled import Decoupled
 from gnnexp.models.layer import BlockLayer, Degrees
 from gnnexp.models.model import Model
 from gnnexp.ops.backends import elsewhere
-from gnnexp.ops.dense.products import matmul_elsewhere
+from gnnexp.ops.products import matmul_elsewhere
 from gnnexp.paradigms.tensor_parallel import TensorParallel
 from gnnexp.preparation.artifacts import prepare_graph
 from gnnexp.provenance.code import code_of_config, package_digest

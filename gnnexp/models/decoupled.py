@@ -71,7 +71,7 @@ def propagate(layer: Layer, block: Block, x: Tensor, weight: Tensor | None) -> T
     if weight is None:
         summed = layer.aggregate(block, whole, None)
     else:
-        summed = layer.backend.aggregate(block, whole, weight, None)
+        summed = layer.backend.sums.aggregate(block, whole, weight, None)
     return layer.propagate(Destinations.of(block), summed, own if has_own_part(layer) else None)
 
 

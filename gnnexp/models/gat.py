@@ -19,7 +19,7 @@ from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.models.layer import Activation, Destinations, EndOfLayer, Layer, Traits
 from gnnexp.models.model import ModelOptions
 from gnnexp.ops.backend import Drop
-from gnnexp.ops.dense.products import linear_by_head, product
+from gnnexp.ops.products import linear_by_head, product
 
 
 class GATLayer(Layer):
@@ -82,15 +82,15 @@ class GATLayer(Layer):
 
     def edge_score(self, block: Block, src_key: Tensor, dst_key: Tensor) -> Tensor:
         """LeakyReLU of the sum of both keys."""
-        return F.leaky_relu(self.backend.edge_score(block, src_key, dst_key), self.slope)
+        return F.leaky_relu(self.backend.edges.score(block, src_key, dst_key), self.slope)
 
     def edge_weight(
         self, block: Block, score: Tensor | None, peak: Tensor | None
     ) -> tuple[Tensor | None, Tensor | None]:
         """`exp(score - peak)` of every edge, and the sum for every destination."""
         assert score is not None and peak is not None
-        weight = self.backend.edge_exp(block, score, peak)
-        return weight, self.backend.edge_sum(block, weight)
+        weight = self.backend.edges.exp(block, score, peak)
+        return weight, self.backend.edges.sum(block, weight)
 
     def _attend(
         self, block: Block, rows: Rows, keys: tuple[Tensor, Tensor], drop: Drop | None, *, projected: bool
@@ -103,7 +103,7 @@ class GATLayer(Layer):
 
     def _attention(self, block: Block, keys: tuple[Tensor, Tensor], drop: Drop | None) -> Tensor:
         """`[E, K]` normalised weights."""
-        return self.backend.attention_weight(block, *keys, self.slope, drop)
+        return self.backend.edges.attention_weight(block, *keys, self.slope, drop)
 
     def dense(self, projected: Tensor, self_: Tensor | None) -> Tensor:
         """The heads side by side; an output layer averages its heads, as in `mix`."""

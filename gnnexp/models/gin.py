@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from gnnexp.models.layer import Destinations, EndOfLayer, Layer, Traits
 from gnnexp.models.model import ModelOptions
-from gnnexp.ops.dense.products import linear
+from gnnexp.ops.products import linear
 
 
 class GINLayer(Layer):

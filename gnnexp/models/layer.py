@@ -23,8 +23,8 @@ from gnnexp.components.schema import Matmul
 from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.ops import products
 from gnnexp.ops.backend import Backend, Drop
-from gnnexp.ops.dense import products
 
 Activation = Literal["relu", "elu", "none"]
 
@@ -291,11 +291,11 @@ class Layer(nn.Module, ABC):
         """Weighted sums of any rows `[S, d]` over in-edges: `[D, d]`; `[D, K, d]` with K > 1 weights."""
         scale = self.source_weight(block) if weight is None else None
         if scale is not None:
-            return self.backend.aggregate_scaled(block, x, scale)
+            return self.backend.sums.aggregate_scaled(block, x, scale)
         if self.num_weights > 1:
             assert weight is not None
-            return self.backend.aggregate_outer(block, x, weight)
-        return self.backend.aggregate(block, x, weight, None)
+            return self.backend.sums.aggregate_outer(block, x, weight)
+        return self.backend.sums.aggregate(block, x, weight, None)
 
     @final
     def aggregate_projected(self, block: Block, x: Tensor, weight: Tensor | None, dims: slice | None = None) -> Tensor:
@@ -305,7 +305,9 @@ class Layer(nn.Module, ABC):
         if self.num_weights == 1:
             return self.aggregate(block, x, weight)
         assert weight is not None
-        return self.backend.aggregate(block, x, weight, self._host_column if dims is None else self._host_column[dims])
+        return self.backend.sums.aggregate(
+            block, x, weight, self._host_column if dims is None else self._host_column[dims]
+        )
 
     @final
     def sum_projected(self, block: Block, h: Tensor, weight: Tensor | None, dims: slice | None = None) -> Tensor:
@@ -328,7 +330,7 @@ class Layer(nn.Module, ABC):
         """`[S, d]`: the transpose of `aggregate` with constant weights, one per edge; not differentiable."""
         if self.traits.aggregate_back is not None:
             return self.traits.aggregate_back(self, block, gradient, weight)
-        back = self.backend.spread(block, gradient, weight)
+        back = self.backend.sums.spread(block, gradient, weight)
         scale = self.source_weight(block) if weight is None else None
         return back if scale is None else back.mul_(scale.unsqueeze(1))
 
@@ -407,7 +409,7 @@ class Layer(nn.Module, ABC):
         """Weights after dropout by edge identity. Masses are sums of undropped weights."""
         if weight is None or drop is None:
             return weight
-        return self.backend.edge_dropout(block, weight, drop)
+        return self.backend.edges.dropout(block, weight, drop)
 
     def reset(self, generator: torch.Generator) -> None:
         """Draw initial parameters. They are the same on every rank."""
@@ -424,7 +426,7 @@ class BlockLayer(nn.Module, ABC):
     Attributes:
         takes_weights: whether `forward` uses `block.weight`. If not, graphs with edge weights are refused.
         takes_scale: whether `forward` uses `block.scale`. If not, samplers that rescale messages are refused.
-        takes_matmul: whether dense products are those of `gnnexp.ops.dense.products`, with `matmul`. If not,
+        takes_matmul: whether dense products are those of `gnnexp.ops.products`, with `matmul`. If not,
             `train.matmul` must be float32.
         matmul: how dense products round their factors; `Model.setup` sets it.
     """

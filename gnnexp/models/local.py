@@ -98,7 +98,7 @@ def _sums_and_own(layer: Layer, block: Block, h: Tensor | StoredRows, weight: Te
     if isinstance(h, Tensor):
         whole, own = whole_and_own(block, h)
         return layer.aggregate(block, whole, weight), own
-    return layer.backend.aggregate_stored(block, h, weight, layer.source_weight(block) if weight is None else None)
+    return layer.backend.sums.aggregate_stored(block, h, weight, layer.source_weight(block) if weight is None else None)
 
 
 def constant_sums_back(layer: Layer, block: Block, gradient: Tensor) -> Tensor:
@@ -240,7 +240,7 @@ def edge_weights(layer: Layer, block: Block, keys: tuple[Tensor, Tensor] | None)
     if keys is not None:
         score = layer.edge_score(block, *keys)
         assert score is not None
-        peak = layer.backend.edge_max(block, score)
+        peak = layer.backend.edges.max(block, score)
     weight, mass = layer.edge_weight(block, score, peak)
     return with_factors(layer, block, weight), mass
 

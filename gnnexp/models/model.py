@@ -19,12 +19,13 @@ from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.graph.sparse import InputRows, Rows, SparseRows, StoredRows
 from gnnexp.kernels.counter import Purpose, stream
+from gnnexp.kernels.pool import Pool
 from gnnexp.models.layer import Activation, BlockLayer, Degrees, EndOfLayer, Layer, activate
 from gnnexp.models.local import destination_rows, preactivated_rows, sums_stored_rows
 from gnnexp.ops.backend import Backend, Drop
 from gnnexp.ops.backends import KERNELS, kernel_problem, make_backend
-from gnnexp.ops.dense.products import gpu_problems, matmul_problems
 from gnnexp.ops.masks import DropKeys, mask_key
+from gnnexp.ops.products import gpu_problems, matmul_problems
 
 # The deepest published GNN has 1,001 layers (Li et al., ICML 2021).
 MOST_LAYERS = 10_000
@@ -222,6 +223,7 @@ class Model(nn.Module):
         device: torch.device,
         matmul: Matmul = "float32",
         activations: Activations = "float32",
+        pool: Pool | None = None,
     ) -> None:
         """Build the layers and draw their parameters: a pure function of the seed, so the same on every rank.
 
@@ -234,9 +236,10 @@ class Model(nn.Module):
             device: device of the parameters.
             matmul: how dense products round their factors.
             activations: whether rows between layers are rounded to bfloat16 (`train.activations`).
+            pool: memory of outputs and gradients on CPU; None: the kernels have their own.
         """
         ConfigError.raise_all([*self.options.problems(), *gpu_problems(matmul, device)])
-        self.backend, self.activations = make_backend(self.options.kernel, device), activations
+        self.backend, self.activations = make_backend(self.options.kernel, device, pool), activations
         self.drop_keys = DropKeys(self.num_layers, device) if device.type == "cuda" else None
         facts = facts.to(device)
         self.in_dim, self.num_classes, self.num_relations = in_dim, num_classes, facts.num_relations
@@ -325,10 +328,10 @@ class Model(nn.Module):
         """`drop_input`, and `_passed_on` in two bytes per value. Features are a matrix after dropout."""
         drop = self.drop(Purpose.DROPOUT, index, self.dropout if index else self.input_dropout, key)
         if isinstance(h, StoredRows):
-            return h if drop is None else self.backend.dropout_stored(h, ids, drop)
+            return h if drop is None else self.backend.rows.dropout_stored(h, ids, drop)
         if self._fuses[index - 1]:
-            return StoredRows(self.backend.relu_dropout_rounded(h, ids, drop or Drop(0.0, 0)), None, h.dtype)
-        dropped = h if drop is None else self.backend.dropout(h, ids, drop, h.shape[1])
+            return StoredRows(self.backend.rows.relu_dropout_rounded(h, ids, drop or Drop(0.0, 0)), None, h.dtype)
+        dropped = h if drop is None else self.backend.rows.dropout(h, ids, drop, h.shape[1])
         return StoredRows(dropped.bfloat16(), None, h.dtype)
 
     def _narrows(self, index: int, h: InputRows) -> bool:
@@ -420,19 +423,21 @@ class Model(nn.Module):
         if drop is None:
             return h
         if isinstance(h, Tensor):
-            return self.backend.dropout(h, ids, drop, width, dims.start) if h.shape[1] else h
+            return self.backend.rows.dropout(h, ids, drop, width, dims.start) if h.shape[1] else h
         shifted = SparseRows(h.indptr, h.columns + dims.start, h.values, width)
-        return SparseRows(h.indptr, h.columns, self.backend.sparse_dropout(shifted, ids, drop).values, h.num_columns)
+        return SparseRows(
+            h.indptr, h.columns, self.backend.rows.sparse_dropout(shifted, ids, drop).values, h.num_columns
+        )
 
     def drop_input(self, index: int, ids: Tensor, h: Rows, key: BatchKey | None) -> Rows:
         """The row-local start of layer `index`: dropout of rows `h` of vertices `ids`, after a fused activation."""
         p = self.dropout if index else self.input_dropout
         drop = self.drop(Purpose.DROPOUT, index, p, key)
         if isinstance(h, SparseRows):
-            return h if drop is None else self.backend.sparse_dropout(h, ids, drop)
+            return h if drop is None else self.backend.rows.sparse_dropout(h, ids, drop)
         if index and self._fuses[index - 1]:
-            return self.backend.relu_dropout(h, ids, drop or Drop(0.0, 0), h.shape[1])
-        return h if drop is None else self.backend.dropout(h, ids, drop, h.shape[1])
+            return self.backend.rows.relu_dropout(h, ids, drop or Drop(0.0, 0), h.shape[1])
+        return h if drop is None else self.backend.rows.dropout(h, ids, drop, h.shape[1])
 
     @cached_property
     @final

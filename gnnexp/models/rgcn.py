@@ -26,7 +26,7 @@ from gnnexp.graph.sparse import Rows
 from gnnexp.models.layer import ColumnCuts, Destinations, EdgeProjection, EndOfLayer, Layer, Traits
 from gnnexp.models.local import with_factors
 from gnnexp.models.model import ModelOptions
-from gnnexp.ops.dense.products import linear_by_head, product
+from gnnexp.ops.products import linear_by_head, product
 
 Decomposition = Literal["basis", "block"]
 NormBy = Literal["relation", "vertex"]
@@ -196,7 +196,7 @@ class BlockDiagonalLayer(RelationalLayer):
         counts = pairs.degree if self.norm_by == "relation" else block.degree[pairs.destinations]
         sums = self.aggregate(pairs.incoming, x, with_factors(self, pairs.incoming, None))
         projected = self._project(pairs, sums, slice(0, self.in_dim) if dims is None else dims, first, last)
-        return self.backend.aggregate_scaled(pairs.outgoing, projected, counts.to(x.dtype).reciprocal())
+        return self.backend.sums.aggregate_scaled(pairs.outgoing, projected, counts.to(x.dtype).reciprocal())
 
     def sum_by_relation(self, block: Block, h: Tensor, weight: Tensor | None, dims: slice | None = None) -> Tensor:
         """`[D, out]`: what the dimensions `dims` add to the sum."""

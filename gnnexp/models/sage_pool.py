@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from gnnexp.graph.block import Block, destinations
 from gnnexp.models.layer import Activation, BlockLayer
 from gnnexp.models.model import ModelOptions
-from gnnexp.ops.dense import products
+from gnnexp.ops import products
 
 
 class SAGEPoolLayer(BlockLayer):

@@ -1,7 +1,8 @@
 """The operations that layers need from kernels, with four implementations (`model.kernel`: numba, triton, torch, dgl).
 
-Their results are equal up to rounding, forward and backward. They draw identical dropout masks (docs/rooms.md,
-"Randomness").
+An implementation has three classes: sums over edges, weights of edges, and dropout of rows. A `Backend` holds one
+object of each. Results of the implementations are equal up to rounding, forward and backward. They draw identical
+dropout masks (docs/rooms.md, "Randomness").
 """
 
 from __future__ import annotations
@@ -50,43 +51,8 @@ class Drop:
         return survivor_scale(self.threshold)
 
 
-class Backend(ABC):
-    """Differentiable sparse operations on a block with E edges, S sources and D destinations.
-
-    Attributes:
-        name: name of the implementation in `model.kernel`.
-        reads_transpose: whether backward passes read a block's transpose; if so, a chunk copies it to the device.
-        reads_stored: whether kernels read rows where they are stored (`aggregate_stored`, `dropout_stored`), and read
-            and write bfloat16.
-        constants: values that layers computed from a block and the graph only, by block and key. They live as long as
-            the block.
-    """
-
-    name: str
-    reads_transpose = False
-    reads_stored = False
-
-    def __init__(self) -> None:
-        self.constants: WeakKeyDictionary[Block, dict[Hashable, Any]] = WeakKeyDictionary()
-
-    def constant(self, block: Block, key: Hashable, make: Callable[[Block], T]) -> T:
-        """The result of the first call of `make(block)` for this block and key, so that later epochs reuse it."""
-        known: dict[Hashable, T] = self.constants.setdefault(block, {})
-        if key not in known:
-            known[key] = make(block)
-        return known[key]
-
-    def draw_from(self, pool: Pool) -> None:
-        """Use the rank's pool as memory for outputs and gradients, if this implementation allocates them."""
-        return
-
-    def release(self) -> None:
-        """Free the memory that is kept for the next step."""
-        return
-
-    def keep_at_most(self, num_bytes: int) -> None:
-        """Limit the memory that is kept for the next step."""
-        return
+class NeighbourSums(ABC):
+    """Differentiable sums over in-edges of a block with E edges, S sources and D destinations."""
 
     @abstractmethod
     def aggregate(self, block: Block, x: Tensor, weight: Tensor | None, column: Tensor | None) -> Tensor:
@@ -115,6 +81,10 @@ class Backend(ABC):
         sums = self.aggregate(block, rows, weight, None) if scale is None else self.aggregate_scaled(block, rows, scale)
         return sums, own
 
+    @abstractmethod
+    def aggregate_outer(self, block: Block, x: Tensor, weight: Tensor) -> Tensor:
+        """`[D, K, d]`: for each k the sum of `weight[e, k] * x[src(e)]` over in-edges, from `[E, K]` and `[S, d]`."""
+
     def spread(self, block: Block, gradient: Tensor, weight: Tensor | None) -> Tensor:
         """`[S, d]`: the transpose of `aggregate` with constant weights `[E, 1]`, None for ones; not differentiable.
 
@@ -128,31 +98,94 @@ class Backend(ABC):
             summed = self.aggregate(block, x, None if weight is None else weight.detach(), None)
         return torch.autograd.grad(summed, x, gradient)[0]
 
-    @abstractmethod
-    def aggregate_outer(self, block: Block, x: Tensor, weight: Tensor) -> Tensor:
-        """`[D, K, d]`: for each k the sum of `weight[e, k] * x[src(e)]` over in-edges, from `[E, K]` and `[S, d]`."""
+
+class EdgeWeights(ABC):
+    """Differentiable scores and weights of a block's E edges, in K columns; it has S sources and D destinations."""
 
     @abstractmethod
-    def edge_score(self, block: Block, src_key: Tensor, dst_key: Tensor) -> Tensor:
+    def score(self, block: Block, src_key: Tensor, dst_key: Tensor) -> Tensor:
         """`[E, K]` = `src_key[src(e)] + dst_key[dst(e)]`, from `[S, K]` and `[D, K]`."""
 
     @abstractmethod
-    def edge_max(self, block: Block, score: Tensor) -> Tensor:
+    def max(self, block: Block, score: Tensor) -> Tensor:
         """`[D, K]` largest score of each destination's in-edges, -inf without edges; has no gradient."""
 
     @abstractmethod
-    def edge_exp(self, block: Block, score: Tensor, peak: Tensor) -> Tensor:
+    def exp(self, block: Block, score: Tensor, peak: Tensor) -> Tensor:
         """`[E, K]` = `exp(score - peak[dst(e)])`; `peak` `[D, K]` is constant."""
 
     @abstractmethod
-    def edge_sum(self, block: Block, weight: Tensor) -> Tensor:
+    def sum(self, block: Block, weight: Tensor) -> Tensor:
         """`[D, K]` sum of `weight` `[E, K]` over each destination's in-edges."""
+
+    @abstractmethod
+    def dropout(self, block: Block, weight: Tensor, drop: Drop) -> Tensor:
+        """Dropout of `weight` `[E, K]` with a mask keyed by (src, dst, type, occurrence) and head."""
 
     @abstractmethod
     def attention_weight(
         self, block: Block, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
     ) -> Tensor:
         """`[E, K]` softmax(LeakyReLU(src_key + dst_key)) over each destination's in-edges, then dropout."""
+
+
+class RowDropout(ABC):
+    """Differentiable dropout of the rows of vertices. The mask of a row depends on the vertex, not on its position."""
+
+    @abstractmethod
+    def dropout(self, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int = 0) -> Tensor:
+        """Dropout of `x` `[N, d]`, which are d columns from `first_column` on of a matrix with `num_columns` columns.
+
+        The mask depends only on the key, the original `ids` `[N]`, the column in that matrix, and `num_columns`.
+        """
+
+    @abstractmethod
+    def relu_dropout(self, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int = 0) -> Tensor:
+        """`dropout(relu(x))` in one pass; p may be 0."""
+
+    def relu_dropout_rounded(self, x: Tensor, ids: Tensor, drop: Drop) -> Tensor:
+        """`relu_dropout` of whole rows, rounded to bfloat16; so is the gradient."""
+        return self.relu_dropout(x, ids, drop, x.shape[1]).bfloat16()
+
+    def dropout_stored(self, x: StoredRows, ids: Tensor, drop: Drop) -> Tensor:
+        """`dropout` of whole rows without gradient."""
+        return self.dropout(x.to_dense(), ids, drop, x.shape[1])
+
+    @abstractmethod
+    def sparse_dropout(self, rows: SparseRows, ids: Tensor, drop: Drop) -> SparseRows:
+        """`dropout` of sparse features; nonzeros get the same mask as in a dense matrix."""
+
+
+@dataclass(frozen=True, eq=False)
+class Backend:
+    """The kernels of one implementation, and what they keep.
+
+    Attributes:
+        name: name of the implementation in `model.kernel`.
+        sums, edges, rows: its three kinds of operations.
+        pool: memory of outputs and gradients; None if torch allocates them.
+        reads_transpose: whether backward passes read a block's transpose; if so, a chunk copies it to the device.
+        reads_stored: whether kernels read rows where they are stored (`aggregate_stored`, `dropout_stored`), and read
+            and write bfloat16.
+        constants: values that layers computed from a block and the graph only, by block and key. They live as long as
+            the block.
+    """
+
+    name: str
+    sums: NeighbourSums
+    edges: EdgeWeights
+    rows: RowDropout
+    pool: Pool | None = None
+    reads_transpose: bool = False
+    reads_stored: bool = False
+    constants: WeakKeyDictionary[Block, dict[Hashable, Any]] = field(default_factory=WeakKeyDictionary)
+
+    def constant(self, block: Block, key: Hashable, make: Callable[[Block], T]) -> T:
+        """The result of the first call of `make(block)` for this block and key, so that later epochs reuse it."""
+        known: dict[Hashable, T] = self.constants.setdefault(block, {})
+        if key not in known:
+            known[key] = make(block)
+        return known[key]
 
     def attention(
         self, block: Block, x: Tensor, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
@@ -172,44 +205,13 @@ class Backend(ABC):
         """
         heads = src_key.shape[1]
         column = torch.arange(x.shape[1]) // max(1, x.shape[1] // heads) if heads > 1 else None
-        return self.aggregate(block, x, self.attention_weight(block, src_key, dst_key, slope, drop), column)
+        return self.sums.aggregate(block, x, self.edges.attention_weight(block, src_key, dst_key, slope, drop), column)
 
     def attention_aggregate_first(
         self, block: Block, x: Tensor, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
     ) -> Tensor:
         """`[D, K, d]`: like `attention`, with rows `x` `[S, d]` that all heads share."""
-        return self.aggregate_outer(block, x, self.attention_weight(block, src_key, dst_key, slope, drop))
-
-    @abstractmethod
-    def gather(self, x: Tensor, ids: Tensor) -> Tensor:
-        """`x[ids]`, rows."""
-
-    @abstractmethod
-    def dropout(self, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int = 0) -> Tensor:
-        """Dropout of `x` `[N, d]`, which are d columns from `first_column` on of a matrix with `num_columns` columns.
-
-        The mask depends only on the key, the original `ids` `[N]`, the column in that matrix, and `num_columns`.
-        """
-
-    def relu_dropout_rounded(self, x: Tensor, ids: Tensor, drop: Drop) -> Tensor:
-        """`relu_dropout` of whole rows, rounded to bfloat16; so is the gradient."""
-        return self.relu_dropout(x, ids, drop, x.shape[1]).bfloat16()
-
-    def dropout_stored(self, x: StoredRows, ids: Tensor, drop: Drop) -> Tensor:
-        """`dropout` of whole rows without gradient."""
-        return self.dropout(x.to_dense(), ids, drop, x.shape[1])
-
-    @abstractmethod
-    def relu_dropout(self, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int = 0) -> Tensor:
-        """`dropout(relu(x))` in one pass; p may be 0."""
-
-    @abstractmethod
-    def edge_dropout(self, block: Block, weight: Tensor, drop: Drop) -> Tensor:
-        """Dropout of `weight` `[E, K]` with the mask of `attention`, keyed by (src, dst, type, occurrence) and head."""
-
-    @abstractmethod
-    def sparse_dropout(self, rows: SparseRows, ids: Tensor, drop: Drop) -> SparseRows:
-        """`dropout` of sparse features; nonzeros get the same mask as in a dense matrix."""
+        return self.sums.aggregate_outer(block, x, self.edges.attention_weight(block, src_key, dst_key, slope, drop))
 
     def sparse_linear(self, rows: SparseRows, weight: Tensor) -> Tensor:
         """`[N, C]` = `rows @ weight.T`, differentiable in `weight` `[C, D]`. The columns are sources of a block."""
@@ -217,4 +219,4 @@ class Backend(ABC):
         nowhere = torch.empty(0, dtype=torch.int64, device=rows.indptr.device)
         ids = torch.arange(num_columns, device=rows.indptr.device)
         block = Block(rows.indptr, rows.columns, ids, num_rows, dst_positions=nowhere)
-        return self.aggregate(block, weight.t().contiguous(), rows.values.to(weight.dtype).unsqueeze(1), None)
+        return self.sums.aggregate(block, weight.t().contiguous(), rows.values.to(weight.dtype).unsqueeze(1), None)

@@ -6,6 +6,8 @@ Kernels run on numba's threads (`NUMBA_NUM_THREADS`). The launcher sets `NUMBA_T
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -15,11 +17,10 @@ from gnnexp.graph.sparse import SparseRows
 from gnnexp.kernels.pool import Pool
 from gnnexp.kernels.rows.aggregate import Group, chunks, groups
 from gnnexp.kernels.rows.dropout import drop_sparse
-from gnnexp.kernels.rows.gather import gather_rows
 from gnnexp.kernels.rows.layout import max_width
-from gnnexp.ops.backend import Backend, Drop
+from gnnexp.ops.backend import Backend, Drop, EdgeWeights, NeighbourSums, RowDropout
 from gnnexp.ops.first_order import applied
-from gnnexp.ops.functions import Aggregate, AggregateOuter, AggregateScaled, Dropout, Gather, ReluDropout, spread
+from gnnexp.ops.functions import Aggregate, AggregateOuter, AggregateScaled, Dropout, ReluDropout, spread
 from gnnexp.ops.functions_edge import AttentionWeight, EdgeDropout, EdgeExp, EdgeScore, EdgeSum, edge_peak
 
 
@@ -36,31 +37,15 @@ def column_groups(column: Tensor, num_slots: int, itemsize: int) -> list[Group]:
     ]
 
 
-class NumbaBackend(Backend):
-    """Register-blocked, prefetching, multi-threaded CPU kernels; results do not depend on the number of threads.
+@dataclass(frozen=True, eq=False)
+class NumbaSums(NeighbourSums):
+    """Register-blocked, prefetching, multi-threaded sums; they do not depend on the number of threads.
 
     Attributes:
         pool: memory of outputs and gradients.
     """
 
-    name = "numba"
-    reads_transpose = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pool = Pool()
-
-    def draw_from(self, pool: Pool) -> None:
-        """Use `pool` for all outputs and gradients."""
-        self.pool = pool
-
-    def release(self) -> None:
-        """Free idle buffers."""
-        self.pool.trim()
-
-    def keep_at_most(self, num_bytes: int) -> None:
-        """Limit the bytes of idle buffers."""
-        self.pool.idle_limit_bytes = num_bytes
+    pool: Pool
 
     def aggregate(self, block: Block, x: Tensor, weight: Tensor | None, column: Tensor | None) -> Tensor:
         """`kernels.aggregate`; the backward pass reads the block's transpose."""
@@ -94,21 +79,36 @@ class NumbaBackend(Backend):
             return x.new_zeros(block.num_dst, weight.shape[1], 0)
         return applied(AggregateOuter, x, weight, block, self.pool)
 
-    def edge_score(self, block: Block, src_key: Tensor, dst_key: Tensor) -> Tensor:
+
+@dataclass(frozen=True, eq=False)
+class NumbaEdges(EdgeWeights):
+    """Passes over the edges of destinations, by several threads.
+
+    Attributes:
+        pool: memory of outputs and gradients.
+    """
+
+    pool: Pool
+
+    def score(self, block: Block, src_key: Tensor, dst_key: Tensor) -> Tensor:
         """One pass over the edges."""
         return applied(EdgeScore, src_key, dst_key, block, self.pool)
 
-    def edge_max(self, block: Block, score: Tensor) -> Tensor:
+    def max(self, block: Block, score: Tensor) -> Tensor:
         """One pass over the edges."""
         return edge_peak(score, block, self.pool)
 
-    def edge_exp(self, block: Block, score: Tensor, peak: Tensor) -> Tensor:
+    def exp(self, block: Block, score: Tensor, peak: Tensor) -> Tensor:
         """One pass over the edges."""
         return applied(EdgeExp, score, peak, block, self.pool)
 
-    def edge_sum(self, block: Block, weight: Tensor) -> Tensor:
+    def sum(self, block: Block, weight: Tensor) -> Tensor:
         """One pass over the edges."""
         return applied(EdgeSum, weight, block, self.pool)
+
+    def dropout(self, block: Block, weight: Tensor, drop: Drop) -> Tensor:
+        """One pass; the backward pass draws the mask again."""
+        return weight if drop.threshold == 0 else applied(EdgeDropout, weight, block, drop, self.pool)
 
     def attention_weight(
         self, block: Block, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
@@ -116,9 +116,16 @@ class NumbaBackend(Backend):
         """Scores, maxima, exponentials and sums in one kernel."""
         return applied(AttentionWeight, src_key, dst_key, block, slope, drop, self.pool)
 
-    def gather(self, x: Tensor, ids: Tensor) -> Tensor:
-        """A copy by several threads into a pooled buffer."""
-        return applied(Gather, x, ids, self.pool) if x.requires_grad else gather_rows(x, ids, self.pool)
+
+@dataclass(frozen=True, eq=False)
+class NumbaRows(RowDropout):
+    """Passes over rows, by several threads.
+
+    Attributes:
+        pool: memory of outputs and gradients.
+    """
+
+    pool: Pool
 
     def dropout(self, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int = 0) -> Tensor:
         """One pass; the backward pass draws the mask again."""
@@ -127,10 +134,6 @@ class NumbaBackend(Backend):
     def relu_dropout(self, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int = 0) -> Tensor:
         """One pass; the backward pass reads the mask from the output."""
         return applied(ReluDropout, x, ids, drop, num_columns, first_column, self.pool)
-
-    def edge_dropout(self, block: Block, weight: Tensor, drop: Drop) -> Tensor:
-        """One pass; the backward pass draws the mask again."""
-        return weight if drop.threshold == 0 else applied(EdgeDropout, weight, block, drop, self.pool)
 
     def sparse_dropout(self, rows: SparseRows, ids: Tensor, drop: Drop) -> SparseRows:
         """One pass over the nonzeros."""
@@ -144,3 +147,9 @@ class NumbaBackend(Backend):
             rows.num_columns,
         )
         return SparseRows(rows.indptr, rows.columns, torch.from_numpy(values), rows.num_columns)
+
+
+def numba_backend(pool: Pool | None = None) -> Backend:
+    """Numba's kernels, with outputs and gradients in `pool`, by default one of its own."""
+    pool = pool or Pool()
+    return Backend("numba", NumbaSums(pool), NumbaEdges(pool), NumbaRows(pool), pool, reads_transpose=True)

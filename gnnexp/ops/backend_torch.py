@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from gnnexp.graph.block import Block, destinations
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.ops import masks
-from gnnexp.ops.backend import Backend, Drop
+from gnnexp.ops.backend import Backend, Drop, EdgeWeights, NeighbourSums, RowDropout
 
 
 def runs(column: Tensor) -> list[tuple[int, int, int]]:
@@ -25,10 +25,8 @@ def runs(column: Tensor) -> list[tuple[int, int, int]]:
     return [(start, stop, slots[start]) for start, stop in pairwise(edges) if stop > start]
 
 
-class TorchBackend(Backend):
-    """PyTorch's operations; works on any device."""
-
-    name = "torch"
+class TorchSums(NeighbourSums):
+    """Sums by `embedding_bag`."""
 
     def aggregate(self, block: Block, x: Tensor, weight: Tensor | None, column: Tensor | None) -> Tensor:
         """One bag per destination, for each run of columns with the same weight."""
@@ -41,50 +39,54 @@ class TorchBackend(Backend):
         """One bag per destination and weight column."""
         return torch.stack([_bag(block, x, weight[:, head]) for head in range(weight.shape[1])], 1)
 
-    def edge_score(self, block: Block, src_key: Tensor, dst_key: Tensor) -> Tensor:
+
+class TorchEdges(EdgeWeights):
+    """Gathers and scatters."""
+
+    def score(self, block: Block, src_key: Tensor, dst_key: Tensor) -> Tensor:
         """Two gathers and a sum."""
         return src_key[block.sources.long()] + dst_key[destinations(block)]
 
-    def edge_max(self, block: Block, score: Tensor) -> Tensor:
+    def max(self, block: Block, score: Tensor) -> Tensor:
         """Scatter with the maximum."""
         peak = torch.full((block.num_dst, score.shape[1]), -torch.inf, dtype=score.dtype, device=score.device)
         index = destinations(block).unsqueeze(1).expand_as(score)
         return peak.scatter_reduce_(0, index, score.detach(), "amax")
 
-    def edge_exp(self, block: Block, score: Tensor, peak: Tensor) -> Tensor:
+    def exp(self, block: Block, score: Tensor, peak: Tensor) -> Tensor:
         """Gather, subtract, exponentiate."""
         return torch.exp(score - peak.detach()[destinations(block)])
 
-    def edge_sum(self, block: Block, weight: Tensor) -> Tensor:
+    def sum(self, block: Block, weight: Tensor) -> Tensor:
         """A bag of consecutive edges per destination."""
         return _bag(block, weight, None, torch.arange(block.num_edges, device=weight.device))
+
+    def dropout(self, block: Block, weight: Tensor, drop: Drop) -> Tensor:
+        """Multiply by the mask."""
+        kept = masks.kept_edges(block, destinations(block), weight.shape[1], drop)
+        return weight * (kept.to(weight.dtype) * drop.scale)
 
     def attention_weight(
         self, block: Block, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
     ) -> Tensor:
         """The edge operations one after another."""
-        score = F.leaky_relu(self.edge_score(block, src_key, dst_key), slope)
-        weight = self.edge_exp(block, score, self.edge_max(block, score))
-        weight = weight / self.edge_sum(block, weight)[destinations(block)]
-        return weight if drop is None else self.edge_dropout(block, weight, drop)
+        score = F.leaky_relu(self.score(block, src_key, dst_key), slope)
+        weight = self.exp(block, score, self.max(block, score))
+        weight = weight / self.sum(block, weight)[destinations(block)]
+        return weight if drop is None else self.dropout(block, weight, drop)
 
-    def gather(self, x: Tensor, ids: Tensor) -> Tensor:
-        """`index_select`."""
-        return x.index_select(0, ids)
+
+class TorchRows(RowDropout):
+    """Products with the mask."""
 
     def dropout(self, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int = 0) -> Tensor:
         """Multiply by the mask."""
-        return x * self._scale(x, ids, drop, num_columns, first_column)
+        return x * _scale(x, ids, drop, num_columns, first_column)
 
     def relu_dropout(self, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int = 0) -> Tensor:
         """ReLU, then multiply by the mask."""
         kept = F.relu(x)
-        return kept if drop.threshold == 0 else kept * self._scale(x, ids, drop, num_columns, first_column)
-
-    def edge_dropout(self, block: Block, weight: Tensor, drop: Drop) -> Tensor:
-        """Multiply by the mask."""
-        kept = masks.kept_edges(block, destinations(block), weight.shape[1], drop)
-        return weight * (kept.to(weight.dtype) * drop.scale)
+        return kept if drop.threshold == 0 else kept * _scale(x, ids, drop, num_columns, first_column)
 
     def sparse_dropout(self, rows: SparseRows, ids: Tensor, drop: Drop) -> SparseRows:
         """The mask of each nonzero's row and column."""
@@ -94,8 +96,14 @@ class TorchBackend(Backend):
         values = rows.values * (kept.to(rows.values.dtype) * drop.scale)
         return SparseRows(rows.indptr, rows.columns, values, rows.num_columns)
 
-    def _scale(self, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int) -> Tensor:
-        return masks.kept_columns(ids, first_column, x.shape[1], drop, num_columns).to(x.dtype) * drop.scale
+
+def torch_backend() -> Backend:
+    """PyTorch's operations; they work on any device."""
+    return Backend("torch", TorchSums(), TorchEdges(), TorchRows())
+
+
+def _scale(x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int) -> Tensor:
+    return masks.kept_columns(ids, first_column, x.shape[1], drop, num_columns).to(x.dtype) * drop.scale
 
 
 def _bag(block: Block, rows: Tensor, weight: Tensor | None, index: Tensor | None = None) -> Tensor:

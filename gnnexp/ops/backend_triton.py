@@ -15,7 +15,7 @@ from gnnexp.kernels.cuda.aggregate import Heads
 from gnnexp.kernels.cuda.dropout import drop_rows, drop_sparse
 from gnnexp.kernels.cuda.edges import edge_operation
 from gnnexp.kernels.rows.attention import EdgeOperation
-from gnnexp.ops.backend import Backend, Drop
+from gnnexp.ops.backend import Backend, Drop, EdgeWeights, NeighbourSums, RowDropout
 from gnnexp.ops.backend_torch import runs
 from gnnexp.ops.first_order import applied
 from gnnexp.ops.functions_triton import (
@@ -46,14 +46,8 @@ def heads_of(column: Tensor) -> list[Heads]:
     return [Heads(start, stop - start, 1, slot) for start, stop, slot in parts]
 
 
-class TritonBackend(Backend):
-    """Kernels in Triton, with the sums of the CPU to the bit for rows of at most `aggregate.LONG` edges.
-
-    A block's transpose is made on its device, so none is copied to it.
-    """
-
-    name = "triton"
-    reads_stored = True
+class TritonSums(NeighbourSums):
+    """The sums of the CPU to the bit for rows of at most `aggregate.LONG` edges."""
 
     def aggregate(self, block: Block, x: Tensor, weight: Tensor | None, column: Tensor | None) -> Tensor:
         """One launch for all heads, or one for each run of columns with the same weight."""
@@ -87,21 +81,29 @@ class TritonBackend(Backend):
         """One gather of the rows for all heads."""
         return applied(AggregateOuter, x, weight, block)
 
-    def edge_score(self, block: Block, src_key: Tensor, dst_key: Tensor) -> Tensor:
+
+class TritonEdges(EdgeWeights):
+    """Passes over the edges of destinations."""
+
+    def score(self, block: Block, src_key: Tensor, dst_key: Tensor) -> Tensor:
         """One pass over the edges."""
         return applied(EdgeScore, src_key, dst_key, block)
 
-    def edge_max(self, block: Block, score: Tensor) -> Tensor:
+    def max(self, block: Block, score: Tensor) -> Tensor:
         """One pass over the edges."""
         return edge_operation(EdgeOperation.MAX, forward_edges(block), score.detach())
 
-    def edge_exp(self, block: Block, score: Tensor, peak: Tensor) -> Tensor:
+    def exp(self, block: Block, score: Tensor, peak: Tensor) -> Tensor:
         """One pass over the edges."""
         return applied(EdgeExp, score, peak.detach(), block)
 
-    def edge_sum(self, block: Block, weight: Tensor) -> Tensor:
+    def sum(self, block: Block, weight: Tensor) -> Tensor:
         """Sums in edge order."""
         return applied(EdgeSum, weight, block)
+
+    def dropout(self, block: Block, weight: Tensor, drop: Drop) -> Tensor:
+        """One pass; the backward pass draws the mask again."""
+        return weight if drop.threshold == 0 else applied(EdgeDropout, weight, block, drop)
 
     def attention_weight(
         self, block: Block, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
@@ -109,21 +111,13 @@ class TritonBackend(Backend):
         """Scores, maxima, exponentials, sums and dropout in one kernel."""
         return applied(AttentionWeight, src_key, dst_key, block, slope, drop)
 
-    def gather(self, x: Tensor, ids: Tensor) -> Tensor:
-        """`index_select`."""
-        return x.index_select(0, ids)
+
+class TritonRows(RowDropout):
+    """Passes over rows."""
 
     def dropout(self, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int = 0) -> Tensor:
         """One pass; the backward pass draws the mask again."""
         return x if drop.threshold == 0 else applied(Dropout, x, ids, drop, num_columns, first_column)
-
-    def dropout_stored(self, x: StoredRows, ids: Tensor, drop: Drop) -> Tensor:
-        """One pass, which looks each row up."""
-        if drop.threshold == 0:
-            return x.to_dense()
-        return drop_rows(
-            x.values, ids, key_of(drop, x.values), drop.threshold, x.shape[1], 0, places=x.ids, dtype=x.dtype
-        )
 
     def relu_dropout(self, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int = 0) -> Tensor:
         """One pass; the backward pass reads the mask from the output."""
@@ -137,9 +131,13 @@ class TritonBackend(Backend):
             return super().relu_dropout_rounded(x, ids, drop)
         return applied(ReluDropout, x, ids, drop, x.shape[1], 0, torch.bfloat16)
 
-    def edge_dropout(self, block: Block, weight: Tensor, drop: Drop) -> Tensor:
-        """One pass; the backward pass draws the mask again."""
-        return weight if drop.threshold == 0 else applied(EdgeDropout, weight, block, drop)
+    def dropout_stored(self, x: StoredRows, ids: Tensor, drop: Drop) -> Tensor:
+        """One pass, which looks each row up."""
+        if drop.threshold == 0:
+            return x.to_dense()
+        return drop_rows(
+            x.values, ids, key_of(drop, x.values), drop.threshold, x.shape[1], 0, places=x.ids, dtype=x.dtype
+        )
 
     def sparse_dropout(self, rows: SparseRows, ids: Tensor, drop: Drop) -> SparseRows:
         """One pass over the nonzeros."""
@@ -147,3 +145,8 @@ class TritonBackend(Backend):
             rows.indptr, rows.columns, rows.values, ids, key_of(drop, ids), drop.threshold, rows.num_columns
         )
         return SparseRows(rows.indptr, rows.columns, values, rows.num_columns)
+
+
+def triton_backend() -> Backend:
+    """Triton's kernels. A block's transpose is made on its device, so none is copied to it."""
+    return Backend("triton", TritonSums(), TritonEdges(), TritonRows(), reads_stored=True)

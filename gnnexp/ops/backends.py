@@ -10,6 +10,7 @@ import torch
 
 from gnnexp.components.packages import is_installed, missing_package
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.kernels.pool import Pool
 from gnnexp.ops.backend import Backend
 
 KERNELS = ("auto", "numba", "triton", "torch", "dgl")
@@ -71,8 +72,13 @@ def elsewhere(kernel: str, device_type: str) -> str:
     return kernel if kernel_problem(kernel, device_type) is None else "auto"
 
 
-def make_backend(kernel: str, device: torch.device) -> Backend:
+def make_backend(kernel: str, device: torch.device, pool: Pool | None = None) -> Backend:
     """The backend that `kernel` means on `device`.
+
+    Args:
+        kernel: a value of `model.kernel`.
+        device: device of the rows.
+        pool: memory of outputs and gradients for kernels that take it from a pool, by default one of their own.
 
     Raises:
         ConfigError: the kernel does not exist, does not run on this device, or is not installed.
@@ -81,17 +87,17 @@ def make_backend(kernel: str, device: torch.device) -> Backend:
         raise ConfigError(problem)
     chosen = chosen_kernel(kernel, device.type)
     if chosen == "numba":
-        from gnnexp.ops.backend_numba import NumbaBackend
+        from gnnexp.ops.backend_numba import numba_backend
 
-        return NumbaBackend()
+        return numba_backend(pool)
     if chosen == "triton":
-        from gnnexp.ops.backend_triton import TritonBackend
+        from gnnexp.ops.backend_triton import triton_backend
 
-        return TritonBackend()
+        return triton_backend()
     if chosen == "torch":
-        from gnnexp.ops.backend_torch import TorchBackend
+        from gnnexp.ops.backend_torch import torch_backend
 
-        return TorchBackend()
-    from gnnexp.ops.backend_dgl import DGLBackend
+        return torch_backend()
+    from gnnexp.ops.backend_dgl import dgl_backend
 
-    return DGLBackend()
+    return dgl_backend(pool)

@@ -13,7 +13,6 @@ from gnnexp.graph.block import Block
 from gnnexp.kernels.pool import Pool
 from gnnexp.kernels.rows.aggregate import Edges, Group, dot_rows, groups, matrix, sum_and_dot_rows, sum_rows
 from gnnexp.kernels.rows.dropout import drop_rows, keep_positive
-from gnnexp.kernels.rows.gather import gather_rows
 from gnnexp.kernels.rows.outer import inner_rows, outer_dot_rows, outer_rows
 from gnnexp.ops.backend import Drop
 from gnnexp.ops.first_order import FirstOrderFunction
@@ -43,7 +42,7 @@ def backward_edges(block: Block) -> Edges:
 
 
 class Aggregate(FirstOrderFunction):
-    """`Backend.aggregate`."""
+    """`NeighbourSums.aggregate`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor | None, block: Block, parts: list[Group], pool: Pool) -> Tensor:
@@ -79,7 +78,7 @@ class Aggregate(FirstOrderFunction):
 
 
 class AggregateScaled(FirstOrderFunction):
-    """`Backend.aggregate_scaled`."""
+    """`NeighbourSums.aggregate_scaled`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, scale: Tensor, block: Block, pool: Pool) -> Tensor:
@@ -115,7 +114,7 @@ def _weights(weight: Tensor | None, like: Tensor) -> tuple[np.ndarray, int]:
 
 
 class AggregateOuter(FirstOrderFunction):
-    """`Backend.aggregate_outer`."""
+    """`NeighbourSums.aggregate_outer`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, block: Block, pool: Pool) -> Tensor:
@@ -143,25 +142,8 @@ class AggregateOuter(FirstOrderFunction):
         return dx, products, None, None
 
 
-class Gather(FirstOrderFunction):
-    """Rows by position; the backward pass adds gradients to rows."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, ids: Tensor, pool: Pool) -> Tensor:
-        """`x[ids]`."""
-        ctx.num_rows = x.shape[0]
-        ctx.save_for_backward(ids)
-        return gather_rows(x, ids, pool)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        """For each row, the sum of the gradients of all its copies."""
-        (ids,) = ctx.saved_tensors
-        return gradient.new_zeros(ctx.num_rows, gradient.shape[1]).index_add_(0, ids, gradient), None, None
-
-
 class Dropout(FirstOrderFunction):
-    """`Backend.dropout`."""
+    """`RowDropout.dropout`."""
 
     @staticmethod
     def forward(
@@ -180,7 +162,7 @@ class Dropout(FirstOrderFunction):
 
 
 class ReluDropout(FirstOrderFunction):
-    """`Backend.relu_dropout`."""
+    """`RowDropout.relu_dropout`."""
 
     @staticmethod
     def forward(

@@ -65,7 +65,7 @@ def edge_peak(score: Tensor, block: Block, pool: Pool) -> Tensor:
 
 
 class EdgeScore(FirstOrderFunction):
-    """`Backend.edge_score`."""
+    """`EdgeWeights.score`."""
 
     @staticmethod
     def forward(ctx: Any, src_key: Tensor, dst_key: Tensor, block: Block, pool: Pool) -> Tensor:
@@ -83,7 +83,7 @@ class EdgeScore(FirstOrderFunction):
 
 
 class EdgeExp(FirstOrderFunction):
-    """`Backend.edge_exp`."""
+    """`EdgeWeights.exp`."""
 
     @staticmethod
     def forward(ctx: Any, score: Tensor, peak: Tensor, block: Block, pool: Pool) -> Tensor:
@@ -100,7 +100,7 @@ class EdgeExp(FirstOrderFunction):
 
 
 class EdgeSum(FirstOrderFunction):
-    """`Backend.edge_sum`."""
+    """`EdgeWeights.sum`."""
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, block: Block, pool: Pool) -> Tensor:
@@ -115,7 +115,7 @@ class EdgeSum(FirstOrderFunction):
 
 
 class EdgeDropout(FirstOrderFunction):
-    """`Backend.edge_dropout`."""
+    """`EdgeWeights.dropout`."""
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, block: Block, drop: Drop, pool: Pool) -> Tensor:

@@ -52,7 +52,7 @@ def _sum_of_edges(block: Block, values: Tensor, *, by_source: bool) -> Tensor:
 
 
 class Aggregate(FirstOrderFunction):
-    """`Backend.aggregate`."""
+    """`NeighbourSums.aggregate`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor | None, block: Block, heads: Sequence[Heads]) -> Tensor:
@@ -78,7 +78,7 @@ class Aggregate(FirstOrderFunction):
 
 
 class AggregateScaled(FirstOrderFunction):
-    """`Backend.aggregate_scaled`."""
+    """`NeighbourSums.aggregate_scaled`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, scale: Tensor, block: Block) -> Tensor:
@@ -97,7 +97,7 @@ class AggregateScaled(FirstOrderFunction):
 
 
 class AggregateStored(FirstOrderFunction):
-    """`Backend.aggregate_stored`."""
+    """`NeighbourSums.aggregate_stored`."""
 
     @staticmethod
     def forward(
@@ -135,7 +135,7 @@ def spread(gradient: Tensor, weight: Tensor | None, block: Block) -> Tensor:
 
 
 class AggregateOuter(FirstOrderFunction):
-    """`Backend.aggregate_outer`."""
+    """`NeighbourSums.aggregate_outer`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, block: Block) -> Tensor:
@@ -155,7 +155,7 @@ class AggregateOuter(FirstOrderFunction):
 
 
 class Dropout(FirstOrderFunction):
-    """`Backend.dropout`."""
+    """`RowDropout.dropout`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int) -> Tensor:
@@ -172,7 +172,7 @@ class Dropout(FirstOrderFunction):
 
 
 class ReluDropout(FirstOrderFunction):
-    """`Backend.relu_dropout`."""
+    """`RowDropout.relu_dropout`."""
 
     @staticmethod
     def forward(
@@ -192,7 +192,7 @@ class ReluDropout(FirstOrderFunction):
 
 
 class EdgeScore(FirstOrderFunction):
-    """`Backend.edge_score`."""
+    """`EdgeWeights.score`."""
 
     @staticmethod
     def forward(ctx: Any, src_key: Tensor, dst_key: Tensor, block: Block) -> Tensor:
@@ -211,7 +211,7 @@ class EdgeScore(FirstOrderFunction):
 
 
 class EdgeExp(FirstOrderFunction):
-    """`Backend.edge_exp`."""
+    """`EdgeWeights.exp`."""
 
     @staticmethod
     def forward(ctx: Any, score: Tensor, peak: Tensor, block: Block) -> Tensor:
@@ -228,7 +228,7 @@ class EdgeExp(FirstOrderFunction):
 
 
 class EdgeSum(FirstOrderFunction):
-    """`Backend.edge_sum`."""
+    """`EdgeWeights.sum`."""
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, block: Block) -> Tensor:
@@ -243,7 +243,7 @@ class EdgeSum(FirstOrderFunction):
 
 
 class EdgeDropout(FirstOrderFunction):
-    """`Backend.edge_dropout`."""
+    """`EdgeWeights.dropout`."""
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, block: Block, drop: Drop) -> Tensor:

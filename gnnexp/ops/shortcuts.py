@@ -15,8 +15,8 @@ from torch import Tensor
 
 from gnnexp.components.schema import Matmul
 from gnnexp.kernels.rows.gather import add_rows
-from gnnexp.ops.dense.products import linear
 from gnnexp.ops.first_order import FirstOrderFunction, applied
+from gnnexp.ops.products import linear
 
 
 class SplitDestinations(FirstOrderFunction):

@@ -159,8 +159,9 @@ class OffloadTrainer(FullGraphTrainer):
         self.own = job.shard.partition.vertices_of(job.shard.part)
         self.planned = job.once.of("plan", lambda: OffloadPlan.of(job, self.own, options))
         give_back_heap()  # the plan listed row by row which chunk reads what; this memory is free now
-        if options.device_memory is not None:
-            job.model.backend.keep_at_most(options.device_memory)
+        pool = job.model.backend.pool
+        if options.device_memory is not None and pool is not None:
+            pool.idle_limit_bytes = options.device_memory
         self.blocks = ()  # nothing is on the device between chunks
         self.sweeps = job.once.of("sweeps", lambda: Sweeps(job, self.own, self.planned, options))
 

@@ -19,7 +19,7 @@ from gnnexp.errors import ConfigError, Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.job import Job
 from gnnexp.models.layer import Layer
-from gnnexp.ops.dense.products import matmul_problems
+from gnnexp.ops.products import matmul_problems
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.checks import block_degrees
 from gnnexp.paradigms.chunks.chunking import UNCUT, Chunking

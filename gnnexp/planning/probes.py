@@ -161,7 +161,7 @@ def gather_of(bench: Bench, table_bytes: int) -> list[float]:
     x = random_rows(max(1, table_bytes // (4 * WIDTH)), WIDTH, bench.device)
     backend = make_backend("auto", bench.device)
     block = _random_block(x.shape[0], bench.extent.table_bytes // (4 * WIDTH)).to(bench.device)
-    return bench.rates(4 * WIDTH * block.num_edges, lambda: backend.aggregate(block, x, None, None))
+    return bench.rates(4 * WIDTH * block.num_edges, lambda: backend.sums.aggregate(block, x, None, None))
 
 
 def probe_stream(bench: Bench) -> list[float]:

@@ -38,7 +38,7 @@ from gnnexp.measure.marks import Marks, Measure
 from gnnexp.measure.memory import reset_host_peak
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.models.layer import Degrees
-from gnnexp.ops.dense.products import full_precision, how
+from gnnexp.ops.products import full_precision, how
 from gnnexp.preparation.preflight import estimate_memory
 from gnnexp.tiers.tier import DeviceTier
 
@@ -226,9 +226,8 @@ def _job(
         device=device,
         matmul=experiment.train.matmul,
         activations=experiment.train.activations,
+        pool=pool,
     )
-    assert model.backend is not None
-    model.backend.draw_from(pool)
     model.decoder = task.decoder(graph.num_classes, seed=seed, dtype=dtype, device=device)
     return Job(
         experiment,

@@ -193,8 +193,9 @@ class Evaluation:
         chunk = min(self._half, _CHUNK_COPIES * row * job.graph.num_edges // ranks)
         matrices = 2 * max(level.ids.numel() for level in self.reached) * row
         wanted = ranks * chunk + matrices * (1 if self._in_file(matrices // 2) else ranks)
-        if available_memory() < wanted and job.model.backend is not None:
-            job.model.backend.release()
+        pool = job.model.backend.pool
+        if available_memory() < wanted and pool is not None:
+            pool.trim()
             give_back_heap()
 
     def _most_columns(self, model: Model) -> int:

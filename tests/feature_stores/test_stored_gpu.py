@@ -236,7 +236,7 @@ def test_trained_values_are_refused() -> None:
     ids = torch.arange(5, device=device)
     rows = StoredRows(torch.ones(5, 2, device=device, requires_grad=True), ids, torch.float32)
     with pytest.raises(AssertionError, match="take no gradient"):
-        make_backend("triton", device).aggregate_stored(block, rows, None, None)
+        make_backend("triton", device).sums.aggregate_stored(block, rows, None, None)
 
 
 def test_the_record_says_what_is_read_where(ranks):

@@ -17,7 +17,7 @@ from gnnexp.models.layer import Degrees
 from gnnexp.models.model import Model
 from gnnexp.models.sage import SAGEOptions
 from gnnexp.ops.backend import Backend, Drop
-from gnnexp.ops.backend_numba import NumbaBackend
+from gnnexp.ops.backend_numba import numba_backend
 from gnnexp.testing.graphs import nasty_graph
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")]
@@ -26,21 +26,21 @@ Mask = Callable[[Backend, Drop, torch.device], Tensor]
 
 
 def _rows(backend: Backend, drop: Drop, device: torch.device) -> Tensor:
-    return backend.dropout(torch.ones(40, 6, device=device), torch.arange(40, device=device), drop, 9, 2)
+    return backend.rows.dropout(torch.ones(40, 6, device=device), torch.arange(40, device=device), drop, 9, 2)
 
 
 def _relu(backend: Backend, drop: Drop, device: torch.device) -> Tensor:
-    return backend.relu_dropout(torch.ones(40, 6, device=device), torch.arange(40, device=device), drop, 6)
+    return backend.rows.relu_dropout(torch.ones(40, 6, device=device), torch.arange(40, device=device), drop, 6)
 
 
 def _edges(backend: Backend, drop: Drop, device: torch.device) -> Tensor:
     block = Block(torch.arange(0, 81, 2), torch.arange(80, dtype=torch.int32) % 41, torch.arange(41), 40).to(device)
-    return backend.edge_dropout(block, torch.ones(80, 5, device=device), drop)
+    return backend.edges.dropout(block, torch.ones(80, 5, device=device), drop)
 
 
 def _sparse(backend: Backend, drop: Drop, device: torch.device) -> Tensor:
     rows = SparseRows(torch.arange(0, 81, 2), torch.arange(80, dtype=torch.int32) % 9, torch.ones(80), 9).on(device)
-    return backend.sparse_dropout(rows, torch.arange(40, device=device), drop).values
+    return backend.rows.sparse_dropout(rows, torch.arange(40, device=device), drop).values
 
 
 def _model(device: torch.device) -> Model:
@@ -61,7 +61,7 @@ def test_what_is_captured_in_one_step_draws_the_masks_of_the_next(mask: Mask, pu
     here, there = _model(CPU), _model(torch.device("cuda"))
     assert there.backend is not None
     captured = _drop(there, purpose, STEPS[0])
-    expected = [mask(NumbaBackend(), _drop(here, purpose, key), CPU) for key in STEPS]
+    expected = [mask(numba_backend(), _drop(here, purpose, key), CPU) for key in STEPS]
     assert not torch.equal(expected[0], expected[1]) and not torch.equal(expected[1], expected[2])
     for key, wanted in zip(STEPS, expected, strict=True):
         _drop(there, purpose, key)
@@ -75,7 +75,7 @@ def test_micro_batches_of_a_step_keep_their_own_masks() -> None:
     keys = [replace(STEPS[0], micro=micro) for micro in range(3)]
     drops = [_drop(there, Purpose.DROPOUT, key) for key in keys]
     for key, drop in zip(keys, drops, strict=True):
-        expected = _rows(NumbaBackend(), _drop(here, Purpose.DROPOUT, key), CPU)
+        expected = _rows(numba_backend(), _drop(here, Purpose.DROPOUT, key), CPU)
         assert torch.equal(_rows(there.backend, drop, torch.device("cuda")).cpu(), expected)
 
 

@@ -12,13 +12,13 @@ from gnnexp.graph.block import Block
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.kernels.counter import GOLDEN, mix
 from gnnexp.ops.backend import Backend, Drop
-from gnnexp.ops.backend_dgl import DGLBackend
-from gnnexp.ops.backend_numba import NumbaBackend
-from gnnexp.ops.backend_torch import TorchBackend
+from gnnexp.ops.backend_dgl import dgl_backend
+from gnnexp.ops.backend_numba import numba_backend
+from gnnexp.ops.backend_torch import torch_backend
 from gnnexp.ops.backends import has_triton, is_interpreted, make_backend
 from gnnexp.testing.blocks import make_block
 
-BACKENDS: dict[str, Callable[[], Backend]] = {"numba": NumbaBackend, "torch": TorchBackend, "dgl": DGLBackend}
+BACKENDS: dict[str, Callable[[], Backend]] = {"numba": numba_backend, "torch": torch_backend, "dgl": dgl_backend}
 if has_triton() and is_interpreted():  # in a process of tests/kernels/test_triton.py
     BACKENDS["triton"] = lambda: make_backend("triton", torch.device("cpu"))
 SLOPE = 0.2
@@ -106,7 +106,7 @@ def test_sum(name: str, which: str, width: int) -> None:
     block, backend = BLOCKS[which], BACKENDS[name]()
     ones = torch.ones(block.num_edges, 1, dtype=torch.float64)
     compare(
-        lambda x: backend.aggregate(block, x, None, None),
+        lambda x: backend.sums.aggregate(block, x, None, None),
         lambda x: dense_sum(block, x, ones, [0] * width),
         normal(block.num_src, width),
     )
@@ -124,9 +124,11 @@ def test_weighted_sum_with_gradients_for_rows_and_weights(name: str, which: str,
     column = [j * heads // width for j in range(width)] if width % heads == 0 else [2] * 20 + [0] * 11 + [2] * 10
     slots = None if heads == 1 else torch.tensor(column)
     x, weight = normal(block.num_src, width), normal(block.num_edges, heads)
-    compare(lambda x, w: backend.aggregate(block, x, w, slots), lambda x, w: dense_sum(block, x, w, column), x, weight)
-    compare(lambda w: backend.aggregate(block, x, w, slots), lambda w: dense_sum(block, x, w, column), weight)
-    compare(lambda x: backend.aggregate(block, x, weight, slots), lambda x: dense_sum(block, x, weight, column), x)
+    compare(
+        lambda x, w: backend.sums.aggregate(block, x, w, slots), lambda x, w: dense_sum(block, x, w, column), x, weight
+    )
+    compare(lambda w: backend.sums.aggregate(block, x, w, slots), lambda w: dense_sum(block, x, w, column), weight)
+    compare(lambda x: backend.sums.aggregate(block, x, weight, slots), lambda x: dense_sum(block, x, weight, column), x)
 
 
 @each_backend
@@ -137,7 +139,7 @@ def test_weights_that_depend_on_the_source(name: str, which: str, width: int) ->
     scale = normal(block.num_src).detach().abs() + 0.1
     weight = scale[block.sources.long()].unsqueeze(1)
     compare(
-        lambda x: backend.aggregate_scaled(block, x, scale),
+        lambda x: backend.sums.aggregate_scaled(block, x, scale),
         lambda x: dense_sum(block, x, weight, [0] * width) if width else x.new_zeros(block.num_dst, 0) + x.sum(),
         normal(block.num_src, width),
     )
@@ -152,9 +154,9 @@ def test_spread_is_the_transpose_of_the_sum(name: str, which: str, weighted: boo
     block, backend = BLOCKS[which], BACKENDS[name]()
     weight = normal(block.num_edges, 1).detach() if weighted else None
     x, gradient = normal(block.num_src, width).detach(), normal(block.num_dst, width).detach()
-    back = backend.spread(block, gradient, weight)
+    back = backend.sums.spread(block, gradient, weight)
     assert back.shape == x.shape and not back.requires_grad
-    summed = backend.aggregate(block, x, weight, None)
+    summed = backend.sums.aggregate(block, x, weight, None)
     torch.testing.assert_close((summed * gradient).sum(), (x * back).sum(), rtol=1e-10, atol=1e-10)
 
 
@@ -167,7 +169,7 @@ def test_what_spread_returns_may_be_written_into(name: str, which: str, weighted
     block, backend = BLOCKS[which], BACKENDS[name]()
     weight = normal(block.num_edges, 1).detach() if weighted else None
     gradient = normal(block.num_dst, width).detach()
-    back, given = backend.spread(block, gradient, weight), gradient.clone()
+    back, given = backend.sums.spread(block, gradient, weight), gradient.clone()
     scale = torch.arange(1.0, block.num_src + 1, dtype=torch.float64).unsqueeze(1)
     expected = (back + 1) * scale
     assert torch.equal(back.add_(1).mul_(scale), expected) and torch.equal(gradient, given)
@@ -183,7 +185,7 @@ def test_outer_sum(name: str, which: str, heads: int, width: int) -> None:
         return torch.stack([dense_sum(block, x, weight, [k] * width) for k in range(heads)], 1)
 
     compare(
-        lambda x, w: backend.aggregate_outer(block, x, w),
+        lambda x, w: backend.sums.aggregate_outer(block, x, w),
         expected,
         normal(block.num_src, width),
         normal(block.num_edges, heads),
@@ -225,12 +227,12 @@ def test_phases_compose_to_the_fused_attention(name: str, which: str) -> None:
     column = torch.arange(8) // 4
 
     def phases(x: Tensor, src_key: Tensor, dst_key: Tensor) -> Tensor:
-        score = torch.nn.functional.leaky_relu(backend.edge_score(block, src_key, dst_key), SLOPE)
-        peak = backend.edge_max(block, score)
+        score = torch.nn.functional.leaky_relu(backend.edges.score(block, src_key, dst_key), SLOPE)
+        peak = backend.edges.max(block, score)
         assert torch.equal(peak.isneginf().any(1), block.indptr[1:] == block.indptr[:-1]) and not peak.requires_grad
-        weight = backend.edge_exp(block, score, peak)
-        mass = backend.edge_sum(block, weight)
-        summed = backend.aggregate(block, x, backend.edge_dropout(block, weight, drop), column)
+        weight = backend.edges.exp(block, score, peak)
+        mass = backend.edges.sum(block, weight)
+        summed = backend.sums.aggregate(block, x, backend.edges.dropout(block, weight, drop), column)
         return summed / mass.clamp(min=1e-300)[:, column]
 
     compare(
@@ -246,13 +248,13 @@ def test_phases_compose_to_the_fused_attention(name: str, which: str) -> None:
 def test_attention_is_exact_for_any_common_peak(name: str) -> None:
     block, backend = BLOCKS["multigraph"], BACKENDS[name]()
     score = normal(block.num_edges, 2)
-    peak = backend.edge_max(block, score).nan_to_num(neginf=0)
-    shares = [backend.edge_exp(block, score, peak + shift) for shift in (0, 3, -3)]
+    peak = backend.edges.max(block, score).nan_to_num(neginf=0)
+    shares = [backend.edges.exp(block, score, peak + shift) for shift in (0, 3, -3)]
     _, dst = ends(block)
     for weight in shares:
         torch.testing.assert_close(
-            weight / backend.edge_sum(block, weight)[dst],
-            shares[0] / backend.edge_sum(block, shares[0])[dst],
+            weight / backend.edges.sum(block, weight)[dst],
+            shares[0] / backend.edges.sum(block, shares[0])[dst],
             rtol=1e-12,
             atol=0,
         )
@@ -263,12 +265,12 @@ def test_backends_draw_the_same_masks(kind: torch.dtype) -> None:
     drop, ids = Drop(0.37, 0xABCDEF0123456789), torch.randperm(500)[:60].to(kind)
     backends = [make() for make in BACKENDS.values()]
     x = torch.randn(60, 23, dtype=torch.float64).abs() + 0.1
-    whole = [backend.dropout(x, ids, drop, 23) for backend in backends]
+    whole = [backend.rows.dropout(x, ids, drop, 23) for backend in backends]
     for backend, out in zip(backends, whole, strict=True):
         assert torch.equal(out, whole[0]) and (out == 0).any() and (out > 0).any()
-        assert torch.equal(backend.dropout(x[5:9, 10:20], ids[5:9], drop, 23, 10), out[5:9, 10:20])
+        assert torch.equal(backend.rows.dropout(x[5:9, 10:20], ids[5:9], drop, 23, 10), out[5:9, 10:20])
         assert torch.equal(
-            backend.relu_dropout(x - 1, ids, drop, 23), torch.where(x > 1, (x - 1) * drop.scale, 0) * (out > 0)
+            backend.rows.relu_dropout(x - 1, ids, drop, 23), torch.where(x > 1, (x - 1) * drop.scale, 0) * (out > 0)
         )
     weight = normal(90, 6).abs() + 0.1
     types = torch.randint(0, 5, (90,), dtype=torch.int32)
@@ -286,7 +288,7 @@ def test_backends_draw_the_same_masks(kind: torch.dtype) -> None:
         torch.arange(10) * 10, torch.randint(0, 20, (90,), dtype=torch.int32), torch.randperm(20), 9, self_loops=True
     )
     for block in (source, typed, looped):
-        masks = [backend.edge_dropout(block, weight, drop) for backend in backends]
+        masks = [backend.edges.dropout(block, weight, drop) for backend in backends]
         assert all(torch.equal(found, masks[0]) for found in masks)
         assert 0.5 < (masks[0] > 0).double().mean() < 0.76
 
@@ -295,14 +297,14 @@ def test_backends_draw_the_same_masks(kind: torch.dtype) -> None:
 @pytest.mark.parametrize("p", [0.0, 0.5, 1.0])
 def test_dropout_gradients(name: str, p: float) -> None:
     backend, ids, drop = BACKENDS[name](), torch.arange(8), Drop(p, 5)
-    mask = backend.dropout(torch.ones(8, 7, dtype=torch.float64), ids, drop, 7)
+    mask = backend.rows.dropout(torch.ones(8, 7, dtype=torch.float64), ids, drop, 7)
     x = normal(8, 7)
-    compare(lambda x: backend.dropout(x, ids, drop, 7), lambda x: x * mask, x)
-    compare(lambda x: backend.relu_dropout(x, ids, drop, 7), lambda x: torch.relu(x) * mask, x)
-    compare(lambda x: backend.dropout(x[:, 2:5], ids, drop, 7, 2), lambda x: (x * mask)[:, 2:5], x)
+    compare(lambda x: backend.rows.dropout(x, ids, drop, 7), lambda x: x * mask, x)
+    compare(lambda x: backend.rows.relu_dropout(x, ids, drop, 7), lambda x: torch.relu(x) * mask, x)
+    compare(lambda x: backend.rows.dropout(x[:, 2:5], ids, drop, 7, 2), lambda x: (x * mask)[:, 2:5], x)
     block = BLOCKS["multigraph"]
-    edge = backend.edge_dropout(block, torch.ones(90, 3, dtype=torch.float64), drop)
-    compare(lambda w: backend.edge_dropout(block, w, drop), lambda w: w * edge, normal(90, 3))
+    edge = backend.edges.dropout(block, torch.ones(90, 3, dtype=torch.float64), drop)
+    compare(lambda w: backend.edges.dropout(block, w, drop), lambda w: w * edge, normal(90, 3))
 
 
 @each_backend
@@ -317,15 +319,9 @@ def test_sparse_features(name: str) -> None:
         dense[stored],
         30,
     )
-    dropped = backend.sparse_dropout(rows, ids, drop)
-    assert torch.equal(dropped.to_dense(), backend.dropout(dense, ids, drop, 30))
+    dropped = backend.rows.sparse_dropout(rows, ids, drop)
+    assert torch.equal(dropped.to_dense(), backend.rows.dropout(dense, ids, drop, 30))
     compare(lambda w: backend.sparse_linear(dropped, w), lambda w: dropped.to_dense() @ w.t(), normal(5, 30))
-
-
-@each_backend
-def test_gather_adds_gradients_of_repeated_rows(name: str) -> None:
-    backend, ids = BACKENDS[name](), torch.tensor([4, 0, 4, 4], dtype=torch.int32)
-    compare(lambda x: backend.gather(x, ids), lambda x: x[ids.long()], normal(6, 3))
 
 
 @each_backend
@@ -333,12 +329,15 @@ def test_slices_transposed_rows_and_expanded_gradients(name: str) -> None:
     """Strided inputs, and the stride-0 gradient of a plain sum."""
     backend, block, wide = BACKENDS[name](), BLOCKS["multigraph"], normal(29, 40)
     torch.testing.assert_close(
-        backend.aggregate(block, wide[:, 3:19], None, None), backend.aggregate(block, wide, None, None)[:, 3:19]
+        backend.sums.aggregate(block, wide[:, 3:19], None, None),
+        backend.sums.aggregate(block, wide, None, None)[:, 3:19],
     )
     turned = wide.t().contiguous().t()
-    torch.testing.assert_close(backend.aggregate(block, turned, None, None), backend.aggregate(block, wide, None, None))
+    torch.testing.assert_close(
+        backend.sums.aggregate(block, turned, None, None), backend.sums.aggregate(block, wide, None, None)
+    )
     x = wide.clone().requires_grad_()
-    backend.aggregate(block, x, None, None).sum().backward()  # type: ignore[no-untyped-call]
+    backend.sums.aggregate(block, x, None, None).sum().backward()  # type: ignore[no-untyped-call]
     out_degree = torch.bincount(block.sources.long(), minlength=29).double()
     assert x.grad is not None
     torch.testing.assert_close(x.grad, out_degree.unsqueeze(1).expand(29, 40))
@@ -360,5 +359,5 @@ def test_features_without_gradient_need_no_transpose(name: str) -> None:
     source = BLOCKS["multigraph"]
     block = Block(source.indptr, source.sources, source.src_ids, source.num_dst)
     weight = normal(90, 1).requires_grad_()
-    BACKENDS[name]().aggregate(block, normal(29, 16), weight, None).sum().backward()  # type: ignore[no-untyped-call]
+    BACKENDS[name]().sums.aggregate(block, normal(29, 16), weight, None).sum().backward()  # type: ignore[no-untyped-call]
     assert weight.grad is not None and "transpose" not in vars(block)

@@ -13,8 +13,8 @@ from gnnexp.kernels.counter import Purpose
 from gnnexp.models.layer import Degrees
 from gnnexp.models.sage import SAGEOptions
 from gnnexp.ops.backend import Drop
-from gnnexp.ops.backend_numba import NumbaBackend
-from gnnexp.ops.backend_torch import TorchBackend
+from gnnexp.ops.backend_numba import numba_backend
+from gnnexp.ops.backend_torch import torch_backend
 from gnnexp.testing.graphs import nasty_graph
 
 KEY = BatchKey(seed=1, epoch=2, step=3, micro=4)
@@ -25,7 +25,7 @@ def _mask(key: BatchKey, purpose: Purpose = Purpose.DROPOUT, layer: int = 1) -> 
     model.setup(5, 4, Degrees.of(nasty_graph()), seed=0, dtype=torch.float32, device=torch.device("cpu"))
     drop = model.drop(purpose, layer, 0.4, key)
     assert drop is not None
-    return NumbaBackend().dropout(torch.ones(40, 6), torch.arange(40), drop, 9, 2)
+    return numba_backend().rows.dropout(torch.ones(40, 6), torch.arange(40), drop, 9, 2)
 
 
 def test_a_mask_is_drawn_from_seed_epoch_step_micro_batch_layer_and_purpose() -> None:
@@ -58,5 +58,5 @@ def test_masks_of_slices_of_columns_are_those_of_numba(
 ) -> None:
     num_columns, (first, width) = columns
     drop, rows, names = Drop(p, key), torch.ones(len(ids), width), torch.tensor(ids, dtype=torch.int64)
-    found = TorchBackend().dropout(rows, names, drop, num_columns, first)
-    assert torch.equal(found, NumbaBackend().dropout(rows, names, drop, num_columns, first))
+    found = torch_backend().rows.dropout(rows, names, drop, num_columns, first)
+    assert torch.equal(found, numba_backend().rows.dropout(rows, names, drop, num_columns, first))

@@ -168,7 +168,7 @@ class GatedLayer(Layer):
         return key, torch.zeros_like(key)
 
     def edge_score(self, block: Any, src_key: Tensor, dst_key: Tensor) -> Tensor:
-        return torch.tanh(self.backend.edge_score(block, src_key, dst_key))
+        return torch.tanh(self.backend.edges.score(block, src_key, dst_key))
 
     def edge_weight(self, block: Any, score: Tensor | None, peak: Tensor | None) -> tuple[Tensor, None]:
         return score, None

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gnnexp.errors import ConfigError
-from gnnexp.ops.dense import products
+from gnnexp.ops import products
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, Curve, global_losses, run_steps, worst_loss_error
 from gnnexp.testing.ways import config_in, placed

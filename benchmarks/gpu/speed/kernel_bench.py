@@ -74,7 +74,7 @@ def sum_bytes(block: Block, width: int, itemsize: int = 4, id_bytes: int = 0) ->
 
 def _sum(stage: Stage, bench: Bench, name: str, backend: Backend, block: Block, width: int, share: float | None) -> Row:
     x = torch.rand(block.num_src, width, device=block.sources.device)
-    found = bench.rates(sum_bytes(block, width), lambda: backend.aggregate(block, x, None, None))
+    found = bench.rates(sum_bytes(block, width), lambda: backend.sums.aggregate(block, x, None, None))
     return _compared(bench, rate(name, found, _BYTES, stage.ceiling.memory, share))
 
 
@@ -89,12 +89,12 @@ def _stored(
     stored = StoredRows(values, ids, torch.float32)
 
     def fused() -> object:
-        return backend.aggregate_stored(block, stored, None, None)
+        return backend.sums.aggregate_stored(block, stored, None, None)
 
     yield _compared(bench, rate(name, bench.rates(num_bytes, fused), _BYTES))
     for words, work in {
         "of stored rows": fused,
-        "of a gathered matrix": lambda: backend.aggregate(block, stored.to_dense(), None, None),
+        "of a gathered matrix": lambda: backend.sums.aggregate(block, stored.to_dense(), None, None),
     }.items():
         yield rate(f"batch: sum {words}, {str(kind).removeprefix('torch.')}", bench.seconds(work), "s")
 
@@ -111,7 +111,7 @@ def _dropout(stage: Stage, bench: Bench, name: str, backend: Backend, wanted: bo
     rows, width = (2, 64) if stage.quick else _DROPPED
     x, ids = torch.rand(rows, width, device=bench.device), torch.arange(rows, device=bench.device)
     drop = Drop(0.5, 12345, torch.full((), 12345, dtype=torch.int64, device=bench.device))
-    found = bench.rates(2 * x.nbytes, lambda: backend.relu_dropout(x, ids, drop, width))
+    found = bench.rates(2 * x.nbytes, lambda: backend.rows.relu_dropout(x, ids, drop, width))
     return _compared(bench, rate(name, found, _BYTES, stage.ceiling.memory, DROPOUT_SHARE if wanted else None))
 
 
@@ -121,14 +121,16 @@ def _batch(bench: Bench, kernel: str, backend: Backend, block: Block, wanted: bo
     x = torch.rand(block.num_src, width, device=device)
     gradient = torch.rand(block.num_dst, width, device=device)
     forward = rate(
-        f"batch: sum of {width} columns, {kernel}", bench.seconds(lambda: backend.aggregate(block, x, None, None)), "s"
+        f"batch: sum of {width} columns, {kernel}",
+        bench.seconds(lambda: backend.sums.aggregate(block, x, None, None)),
+        "s",
     )
     assert forward.value is not None
     yield forward
     yield rate(f"batch: transpose, {kernel}", bench.seconds(lambda: replace(block).transpose), "s")
     back = rate(
         f"batch: sum backward with transpose, {kernel}",
-        bench.seconds(lambda: backend.spread(replace(block), gradient, None)),
+        bench.seconds(lambda: backend.sums.spread(replace(block), gradient, None)),
         "s",
     )
     yield replace(back, target=_MOST_BACK * forward.value if wanted else None, at_most=True)

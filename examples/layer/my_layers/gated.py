@@ -58,13 +58,13 @@ class GatedLayer(Layer):
     # --- score, weight: one for every edge, from the keys of its two ends
     def edge_score(self, block: Block, src_key: Tensor, dst_key: Tensor) -> Tensor:
         """The sum of the keys of both ends."""
-        return self.backend.edge_score(block, src_key, dst_key)
+        return self.backend.edges.score(block, src_key, dst_key)
 
     def edge_weight(self, block: Block, score: Tensor | None, peak: Tensor | None) -> tuple[Tensor, Tensor]:
         """The gate of every edge, and the sum of gates of every destination."""
         assert score is not None
         weight = torch.sigmoid(score)
-        return weight, self.backend.edge_sum(block, weight)
+        return weight, self.backend.edges.sum(block, weight)
 
     # --- aggregate: the base class sums. Here sums of raw rows are projected: each head by its rows of W.
     def project_aggregated(self, aggregated: Tensor, dims: slice | None = None) -> Tensor:

@@ -103,7 +103,7 @@ class VertexCutTrainer(WholeGraphTrainer):
         assert isinstance(destination, Tensor)
         score = layer.edge_score(block, source.contiguous(), destination)
         assert score is not None
-        peak = reduce_max_home(backend.edge_max(block, score), self.destinations, job.comm, "activations")
+        peak = reduce_max_home(backend.edges.max(block, score), self.destinations, job.comm, "activations")
         weight, mass = layer.edge_weight(block, score, peak)
         weight = with_factors(layer, block, weight)
         drop = job.model.drop(Purpose.ATTENTION_DROPOUT, index, layer.traits.weight_dropout, key)

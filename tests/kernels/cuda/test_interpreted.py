@@ -22,7 +22,7 @@ from gnnexp.graph.block import Block
 from gnnexp.graph.sparse import SparseRows, StoredRows
 from gnnexp.kernels import counter as cpu
 from gnnexp.ops.backend import Backend, Drop
-from gnnexp.ops.backend_numba import NumbaBackend
+from gnnexp.ops.backend_numba import numba_backend
 from gnnexp.ops.backends import is_interpreted, make_backend
 from gnnexp.testing.blocks import looped, make_block, typed
 
@@ -36,7 +36,7 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def both() -> tuple[Backend, Backend]:
-    return NumbaBackend(), make_backend("triton", CPU)
+    return numba_backend(), make_backend("triton", CPU)
 
 
 @st.composite
@@ -106,10 +106,10 @@ def test_sums_have_the_bits_of_numba_forward_and_backward(block: Block, kind: to
     plain, weighted, scaled, spread = (
         [call(backend) for backend in both()]
         for call in (
-            lambda k: passed(lambda x: k.aggregate(block, x, None, None), x),
-            lambda k: passed(lambda x: k.aggregate(block, x, weight, None), x),
-            lambda k: passed(lambda x: k.aggregate_scaled(block, x, scale), x),
-            lambda k: [k.spread(block, normal(kind, block.num_dst, width), weight)],
+            lambda k: passed(lambda x: k.sums.aggregate(block, x, None, None), x),
+            lambda k: passed(lambda x: k.sums.aggregate(block, x, weight, None), x),
+            lambda k: passed(lambda x: k.sums.aggregate_scaled(block, x, scale), x),
+            lambda k: [k.sums.spread(block, normal(kind, block.num_dst, width), weight)],
         )
     )
     for numba, triton in (plain, weighted, scaled, spread):
@@ -134,19 +134,19 @@ def test_sums_of_rows_where_they_are_stored_are_those_of_a_matrix(
     rows, (numba, triton) = stored.to_dense(), both()
     assert rows.dtype == kind and rows.shape == stored.shape == (block.num_src, width)
     for factors in ((None, None), (weight, None), (None, scale.abs())):
-        found = triton.aggregate_stored(block, stored, *factors)
-        assert equal(list(found), list(numba.aggregate_stored(block, stored, *factors))) and found[0].dtype == kind
+        found = triton.sums.aggregate_stored(block, stored, *factors)
+        assert equal(list(found), list(numba.sums.aggregate_stored(block, stored, *factors))) and found[0].dtype == kind
     original = block.src_ids
     for p in (0.0, 0.37, 1.0):
-        found = triton.dropout_stored(stored, original, Drop(p, DROP.key))
-        assert equal([found], [numba.dropout(rows, original, Drop(p, DROP.key), width)]) and found.dtype == kind
+        found = triton.rows.dropout_stored(stored, original, Drop(p, DROP.key))
+        assert equal([found], [numba.rows.dropout(rows, original, Drop(p, DROP.key), width)]) and found.dtype == kind
 
 
 def test_learned_weights_of_stored_rows_have_gradients() -> None:
     block, weight = make_block(3, 5, 6, 1), normal(torch.float64, 6)
     stored = StoredRows(normal(torch.float64, 9, 4), torch.arange(5) + 3, torch.float64)
     numba, triton = (
-        passed(lambda w, k=k: k.aggregate_stored(block, stored, w.unsqueeze(1), None)[0], weight) for k in both()
+        passed(lambda w, k=k: k.sums.aggregate_stored(block, stored, w.unsqueeze(1), None)[0], weight) for k in both()
     )
     assert near(triton, numba)
 
@@ -163,9 +163,9 @@ def test_rows_between_layers_in_bfloat16_have_the_bits_of_rounded_rows(
     weight, scale = normal(torch.float32, block.num_edges, 1), normal(torch.float32, block.num_src)
 
     def run(kernels: Backend, x: Tensor, *factors: Tensor | None) -> Tensor:
-        values = kernels.relu_dropout_rounded(x, block.src_ids, drop)
+        values = kernels.rows.relu_dropout_rounded(x, block.src_ids, drop)
         assert values.dtype == torch.bfloat16
-        sums, own = kernels.aggregate_stored(block, StoredRows(values, None, torch.float32), *factors)
+        sums, own = kernels.sums.aggregate_stored(block, StoredRows(values, None, torch.float32), *factors)
         return torch.cat((sums, own * 1.5, sums * own), 1)
 
     for factors in ((None, None), (weight, None), (None, scale.abs())):
@@ -191,10 +191,10 @@ def test_rounding_to_bfloat16_is_that_of_torch() -> None:
         dtype=torch.int32,
     )
     x = torch.cat((bits.view(torch.float32), normal(torch.float32, 500).exp())).unsqueeze(0)
-    numba, triton = (k.relu_dropout_rounded(x, torch.zeros(1, dtype=torch.int64), Drop(0.0, 1)) for k in both())
+    numba, triton = (k.rows.relu_dropout_rounded(x, torch.zeros(1, dtype=torch.int64), Drop(0.0, 1)) for k in both())
     assert torch.equal(triton.isnan(), numba.isnan()) and torch.equal(triton.nan_to_num(7), numba.nan_to_num(7))
     wide = normal(torch.float64, 3, 4)
-    numba, triton = (k.relu_dropout_rounded(wide, torch.arange(3), DROP) for k in both())
+    numba, triton = (k.rows.relu_dropout_rounded(wide, torch.arange(3), DROP) for k in both())
     assert torch.equal(triton, numba) and triton.dtype == torch.bfloat16
 
 
@@ -203,7 +203,7 @@ def test_either_result_of_stored_rows_may_be_unused() -> None:
     for place in (0, 1):
         numba, triton = (
             passed(
-                lambda x, k=k, i=place: k.aggregate_stored(
+                lambda x, k=k, i=place: k.sums.aggregate_stored(
                     block, StoredRows(x.bfloat16(), None, torch.float32), None, None
                 )[i],
                 normal(torch.float32, 5, 4),
@@ -218,9 +218,9 @@ def test_either_result_of_stored_rows_may_be_unused() -> None:
 def test_sums_with_weights_of_heads_and_all_gradients(block: Block, kind: torch.dtype, heads: int) -> None:
     x, weight = normal(kind, block.num_src, 4 * heads), normal(kind, block.num_edges, heads)
     column = torch.arange(4 * heads) // 4
-    numba, triton = (passed(lambda x, w, k=k: k.aggregate(block, x, w, column), x, weight) for k in both())
+    numba, triton = (passed(lambda x, w, k=k: k.sums.aggregate(block, x, w, column), x, weight) for k in both())
     assert equal(triton[:2], numba[:2]) and near(triton, numba)
-    numba, triton = (passed(lambda x, w, k=k: k.aggregate_outer(block, x, w), x, weight) for k in both())
+    numba, triton = (passed(lambda x, w, k=k: k.sums.aggregate_outer(block, x, w), x, weight) for k in both())
     assert equal(triton[:2], numba[:2]) and near(triton, numba)
 
 
@@ -229,7 +229,7 @@ def test_sums_with_weights_of_heads_and_all_gradients(block: Block, kind: torch.
 def test_attention_with_dropout_and_all_gradients(block: Block, kind: torch.dtype, heads: int, p: float) -> None:
     keys = normal(kind, block.num_src, heads), normal(kind, block.num_dst, heads)
     drop = Drop(p, DROP.key) if p else None
-    numba, triton = (passed(lambda s, d, k=k: k.attention_weight(block, s, d, 0.2, drop), *keys) for k in both())
+    numba, triton = (passed(lambda s, d, k=k: k.edges.attention_weight(block, s, d, 0.2, drop), *keys) for k in both())
     assert near(triton, numba) and torch.equal(triton[0] == 0, numba[0] == 0)
 
 
@@ -237,7 +237,7 @@ def test_attention_with_dropout_and_all_gradients(block: Block, kind: torch.dtyp
 @settings(max_examples=6)
 def test_masks_of_edges_have_the_bits_of_numba(block: Block, kind: torch.dtype, heads: int) -> None:
     weight = normal(kind, block.num_edges, heads)
-    numba, triton = (passed(lambda w, k=k: k.edge_dropout(block, w, DROP), weight) for k in both())
+    numba, triton = (passed(lambda w, k=k: k.edges.dropout(block, w, DROP), weight) for k in both())
     assert equal(triton, numba)
 
 
@@ -267,7 +267,7 @@ def test_masks_of_rows_have_the_bits_of_numba(
 def test_masks_of_sparse_rows_have_the_bits_of_numba(kind: torch.dtype) -> None:
     values = normal(kind, 150)
     rows = SparseRows(torch.tensor([0, 0, 140, 150]), torch.arange(150, dtype=torch.int32) % 140, values, 141)
-    numba, triton = (k.sparse_dropout(rows, torch.tensor([5, 6, 1 << 40]), DROP).values for k in both())
+    numba, triton = (k.rows.sparse_dropout(rows, torch.tensor([5, 6, 1 << 40]), DROP).values for k in both())
     assert torch.equal(triton, numba) and 0 < int((triton == 0).sum()) < 150
 
 
@@ -279,8 +279,8 @@ def test_long_rows_are_sums_of_segments_in_order(kind: torch.dtype, monkeypatch:
     block = Block(torch.tensor([0, 3, 3, 17, 21, 34]), torch.arange(34, dtype=torch.int32) % 5, torch.arange(5), 5)
     x, weight = normal(kind, 5, 3), normal(kind, 34, 1)
     stored = StoredRows(x.flip(0), torch.arange(5).flip(0), kind)
-    out, *_ = passed(lambda x: make_backend("triton", CPU).aggregate(block, x, None, None), x)
-    assert torch.equal(make_backend("triton", CPU).aggregate_stored(block, stored, None, None)[0], out)
+    out, *_ = passed(lambda x: make_backend("triton", CPU).sums.aggregate(block, x, None, None), x)
+    assert torch.equal(make_backend("triton", CPU).sums.aggregate_stored(block, stored, None, None)[0], out)
     for row in range(5):
         begin, end = block.indptr[row : row + 2].tolist()
         cuts = [begin, *(e for e in range(begin + 1, end) if e % 4 == 0 and end - begin > 4), end]
@@ -289,16 +289,16 @@ def test_long_rows_are_sums_of_segments_in_order(kind: torch.dtype, monkeypatch:
             for first, last in pairwise(cuts)
         ]
         assert torch.equal(out[row], sum(parts[1:], parts[0]))
-    numba, triton = (passed(lambda x, w, k=k: k.aggregate(block, x, w, None), x, weight) for k in both())
+    numba, triton = (passed(lambda x, w, k=k: k.sums.aggregate(block, x, w, None), x, weight) for k in both())
     assert near(triton, numba)
 
 
 def test_inner_products_of_rows_wider_than_a_tile_add_up() -> None:
     block, column = make_block(3, 5, 6, 1), torch.tensor([0] * 300 + [1] * 7 + [0] * 2)
     x, weight = normal(torch.float64, 5, 309), normal(torch.float64, 6, 2)
-    numba, triton = (passed(lambda x, w, k=k: k.aggregate(block, x, w, column), x, weight) for k in both())
+    numba, triton = (passed(lambda x, w, k=k: k.sums.aggregate(block, x, w, column), x, weight) for k in both())
     assert equal(triton[:2], numba[:2]) and near(triton, numba)
-    assert near(*(passed(lambda w, k=k: k.aggregate(block, x, w, column), weight) for k in both()))
+    assert near(*(passed(lambda w, k=k: k.sums.aggregate(block, x, w, column), weight) for k in both()))
 
 
 def test_offsets_beyond_2_to_31(tmp_path: Path) -> None:
@@ -320,13 +320,18 @@ def test_offsets_beyond_2_to_31(tmp_path: Path) -> None:
     assert torch.equal(sum_rows(Edges(indptr, index, at), x, [Heads(0, 4)], weight), expected)
     numba, triton = both()
     ids = torch.arange(3)
-    assert torch.equal(triton.dropout(x, ids, DROP, 4), numba.dropout(x.clone(), ids, DROP, 4))
+    assert torch.equal(triton.rows.dropout(x, ids, DROP, 4), numba.rows.dropout(x.clone(), ids, DROP, 4))
     stored = StoredRows(x, torch.tensor([2, 0]), torch.float32)
-    assert torch.equal(triton.dropout_stored(stored, ids[:2], DROP), numba.dropout(x[[2, 0]], ids[:2], DROP, 4))
+    assert torch.equal(
+        triton.rows.dropout_stored(stored, ids[:2], DROP), numba.rows.dropout(x[[2, 0]], ids[:2], DROP, 4)
+    )
 
 
 def test_a_missing_number_stays_missing() -> None:
     x = torch.tensor([[float("nan"), -1.0, 2.0]])
     for backend in both():
-        assert backend.relu_dropout(x, torch.zeros(1, dtype=torch.int64), Drop(0.0, 1), 3).tolist()[0][1:] == [0, 2]
-        assert backend.relu_dropout(x, torch.zeros(1, dtype=torch.int64), Drop(0.0, 1), 3).isnan().sum() == 1
+        assert backend.rows.relu_dropout(x, torch.zeros(1, dtype=torch.int64), Drop(0.0, 1), 3).tolist()[0][1:] == [
+            0,
+            2,
+        ]
+        assert backend.rows.relu_dropout(x, torch.zeros(1, dtype=torch.int64), Drop(0.0, 1), 3).isnan().sum() == 1

@@ -7,7 +7,7 @@ import torch
 
 from emulated_gpu import counting, is_wanted
 from gnnexp.ops.backend import Drop
-from gnnexp.ops.backend_numba import NumbaBackend
+from gnnexp.ops.backend_numba import numba_backend
 from gnnexp.ops.backends import has_nvidia_gpu_build, has_triton, is_interpreted, make_backend
 from gnnexp.testing.blocks import make_block
 from gnnexp.testing.on_gpu import ALL_MODELS, GpuCase
@@ -38,7 +38,7 @@ def test_a_sum_is_one_launch_in_either_direction_and_waits_for_nothing() -> None
     x, weight = torch.randn(29, 16), torch.rand(90, 1)
     there, leaves = block.to(gpu), [x.to(gpu).requires_grad_(), weight.to(gpu).requires_grad_()]
     with counting() as counts:
-        out = backend.aggregate(there, *leaves, None)
+        out = backend.sums.aggregate(there, *leaves, None)
     assert counts.totals == {"launches": 1}
     upstream = torch.ones_like(out)
     with counting() as counts:
@@ -48,7 +48,7 @@ def test_a_sum_is_one_launch_in_either_direction_and_waits_for_nothing() -> None
         gradients = torch.autograd.grad(out, leaves, upstream)
     assert counts.kernels["launches", "gnnexp_triton::edge_pass_kernel"] == counts.totals["launches"] == 1
     here = [x.requires_grad_(), weight.requires_grad_()]
-    expected = NumbaBackend().aggregate(block, *here, None)
+    expected = numba_backend().sums.aggregate(block, *here, None)
     assert torch.equal(out.cpu(), expected)
     assert torch.equal(gradients[0].cpu(), torch.autograd.grad(expected, here, torch.ones_like(expected))[0])
 
@@ -59,5 +59,5 @@ def test_a_kernel_must_not_read_what_another_stream_writes() -> None:
     backend, ids = make_backend("triton", gpu), torch.arange(3, device=gpu)
     x, aside = torch.ones(3, 4, device=gpu), torch.cuda.Stream(gpu)
     with torch.cuda.stream(aside), pytest.raises(RuntimeError, match=r"drop_rows_kernel on stream .* reads memory"):
-        backend.dropout(x, ids, Drop(0.5, 1), 4)
+        backend.rows.dropout(x, ids, Drop(0.5, 1), 4)
     torch.cuda.synchronize()

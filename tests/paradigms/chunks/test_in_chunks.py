@@ -40,14 +40,14 @@ def test_topology_and_rows_cross_as_passes_need_them(kernel: str, constant: bool
     tier = DeviceTier(CPU, reads_transpose=backend.reads_transpose)
 
     def work(chunk: Chunk, x: Tensor, _: Tensor | None) -> Tensor:
-        return backend.aggregate(chunk.block, x, None, None)
+        return backend.sums.aggregate(chunk.block, x, None, None)
 
     def back(chunk: Chunk, gradient: Tensor, _: Tensor | None) -> Tensor:
-        return backend.spread(chunk.block, gradient, None)
+        return backend.sums.spread(chunk.block, gradient, None)
 
     x = torch.randn(block.num_src, WIDTH, dtype=torch.float64, requires_grad=True)
     out = in_chunks(work, x, None, chunks, tier, width=WIDTH, transposed=back if constant else None)
-    whole = backend.aggregate(block, x, None, None)
+    whole = backend.sums.aggregate(block, x, None, None)
     assert torch.equal(out, whole)
     gradient = torch.randn_like(out)
     (found,) = torch.autograd.grad(out, x, gradient)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gnnexp.ops.dense import products
+from gnnexp.ops import products
 from gnnexp.ops.shortcuts import sum_of_linears
 
 CPU = torch.device("cpu")
