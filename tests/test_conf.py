@@ -17,7 +17,7 @@ from gnnexp.config.overrides import check_choice, is_group, parse
 from gnnexp.errors import Problem
 from gnnexp.experiment.build import read
 from gnnexp.experiment.kinds import COMPONENTS, kind_of
-from gnnexp.experiment.shape import check_node
+from gnnexp.experiment.shape import node_problems
 from gnnexp.reports.layout import check_named, read_layout
 
 CONF = product_folder("conf")
@@ -67,7 +67,7 @@ def test_a_choice_composes_and_fits_its_class(file: Path) -> None:
         config = composed(
             tuple(of_group(one)[place] for one in sorted(DEFAULTS.difference(WHOLE)) if place < len(of_group(one)))
         )
-    problems = [problem for name in COMPONENTS for problem in check_node(name, config[name], kind_of(name))]
+    problems = [problem for name in COMPONENTS for problem in node_problems(name, config[name], kind_of(name))]
     assert problems == []
 
 

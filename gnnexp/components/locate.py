@@ -14,7 +14,7 @@ from dataclasses import is_dataclass
 from types import FunctionType
 from typing import Any, get_type_hints
 
-from gnnexp.components.packages import known, missing_package
+from gnnexp.components.packages import is_requirement, missing_package
 from gnnexp.components.signature import nearest, returned_class
 from gnnexp.errors import Problem
 from gnnexp.provenance.names import name_of
@@ -49,7 +49,7 @@ def component(key: str, name: str, kinds: tuple[type, ...]) -> Component | Probl
     kind_of_target = target if isinstance(target, type) else returned_class(target)
     # Look for real inheritance: `issubclass` may accept any class that has certain methods.
     if kind_of_target is None or not any(base is kind for base in kind_of_target.__mro__ for kind in kinds):
-        return (None if kind_of_target is None else without_options(key, name, kind_of_target, kinds)) or not_of_kind(
+        return (None if kind_of_target is None else missing_options(key, name, kind_of_target, kinds)) or not_of_kind(
             key, name, kinds
         )
     if any(hasattr(kind, "make") for kind in kinds) and not is_dataclass(kind_of_target):
@@ -60,7 +60,7 @@ def component(key: str, name: str, kinds: tuple[type, ...]) -> Component | Probl
     return target
 
 
-def without_options(key: str, name: str, options_class: type[Any], kinds: tuple[type, ...]) -> Problem | None:
+def missing_options(key: str, name: str, options_class: type[Any], kinds: tuple[type, ...]) -> Problem | None:
     """The problem of a rank's class where options are wanted: components before 0.2.0 were both in one class."""
     for kind in kinds:
         of_rank = get_type_hints(kind.make).get("return") if hasattr(kind, "make") else None
@@ -124,7 +124,7 @@ def _nearest_name(module: str, attribute: str) -> str:
 def missing_module(key: str, value: object, error: ModuleNotFoundError) -> Problem:
     """The problem of a missing package. If gnnexp requires the package, the fix is the command that installs it."""
     package = (error.name or "").partition(".")[0]
-    if known(package):
+    if is_requirement(package):
         return missing_package(key, value, package)
     return Problem(key, value, f"module {error.name} does not exist", "correct the name, or put it on PYTHONPATH")
 

@@ -46,7 +46,7 @@ def is_installed(package: str) -> bool:
     return spec is not None and spec.origin is not None
 
 
-def known(package: str) -> bool:
+def is_requirement(package: str) -> bool:
     """Whether the package is a requirement of gnnexp."""
     return package in EXTRAS or package in REQUIREMENTS
 

@@ -81,7 +81,7 @@ class Plan:
     problems: tuple[Problem, ...] = ()
 
     @property
-    def exact(self) -> bool:
+    def is_exact(self) -> bool:
         """Whether gradients equal those of serial training on the same batch, up to float error."""
         return not self.approximates
 

@@ -35,7 +35,7 @@ class Parameter:
 
     def is_default(self, value: object) -> bool:
         """Whether a value is the default. Values of other types differ: `1` may mean one row, `1.0` all of them."""
-        return not self.required and _equal(value, self.default)
+        return not self.required and _are_equal(value, self.default)
 
 
 def parameters_of(target: Callable[..., Any]) -> Mapping[str, Parameter] | None:
@@ -83,9 +83,9 @@ def _fields_of(cls: type) -> Mapping[str, Parameter]:
     return {item.name: Parameter(item.name, hints[item.name], *_default_of(item)) for item in fields(cls)}
 
 
-def _equal(value: object, default: object) -> bool:
+def _are_equal(value: object, default: object) -> bool:
     if isinstance(value, list | tuple) and isinstance(default, list | tuple):
-        return len(value) == len(default) and all(map(_equal, value, default))
+        return len(value) == len(default) and all(map(_are_equal, value, default))
     return type(value) is type(default) and bool(value == default)
 
 
@@ -155,7 +155,7 @@ def unknown(key: str, value: object, word: str, allowed: Iterable[str], prefix: 
     return Problem(key, value, one_of(names, word), f"did you mean {prefix}{close}?" if close else "choose one of them")
 
 
-def check_keys(path: str, node: Mapping[str, Any], allowed: Mapping[str, Parameter]) -> list[Problem]:
+def key_problems(path: str, node: Mapping[str, Any], allowed: Mapping[str, Parameter]) -> list[Problem]:
     """All unknown keys, missing required keys and values of the wrong type in `node`."""
     problems = []
     for key, value in node.items():

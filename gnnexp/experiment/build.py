@@ -18,7 +18,7 @@ from gnnexp.components.locate import component, located, not_of_kind
 from gnnexp.components.schema import PREFLIGHT, HardwareConfig, Links, TrainConfig
 from gnnexp.components.signature import TARGET, nearest, parameters_of, parameters_of_dataclass, unknown
 from gnnexp.errors import ConfigError, DataError, Problem, ProblemsError, unique
-from gnnexp.experiment.check import check_choices, check_fanouts, check_ranges
+from gnnexp.experiment.check import choice_problems, fanout_problems, range_problems
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.kinds import COMPONENTS, LAUNCHER, kind_of
 from gnnexp.experiment.optimization import (
@@ -27,12 +27,12 @@ from gnnexp.experiment.optimization import (
     OPTIMIZER,
     PARTIAL,
     SCHEDULER,
-    check_optimization,
+    optimization_problems,
     optimizer_of,
     schedule_of,
 )
 from gnnexp.experiment.resolved import Resolved
-from gnnexp.experiment.shape import check_fields, check_node, is_node, kinds_of, options_in
+from gnnexp.experiment.shape import field_problems, is_node, kinds_of, node_problems, options_in
 from gnnexp.measure.marks import MEASURES
 from gnnexp.provenance.code import remember_own
 from gnnexp.provenance.older import as_today
@@ -85,7 +85,7 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
     config = as_today(config)
     _remember(config)
     components, problems = _components_of(config, ())
-    problems += check_optimization(config[OPTIMIZER], config.get(SCHEDULER))
+    problems += optimization_problems(config[OPTIMIZER], config.get(SCHEDULER))
     ConfigError.raise_all(problems)
     return _composed(config, components, ())
 
@@ -110,7 +110,7 @@ def read(config: Mapping[str, Any], *, known: Iterable[Problem] = (), unsure: Co
     problems = _without(wrong_shapes, {problem.key for problem in known})
     bad = {_group_of(problem.key) for problem in [*known, *problems]} | set(unsure)
     train, hardware = train_of(config, wrong=keys), hardware_of(config, wrong=keys)
-    problems += _without(check_ranges(train, hardware), keys)
+    problems += _without(range_problems(train, hardware), keys)
     named = [problem.key.lstrip("+~") for problem in [*known, *problems]]
     components, refused = _components_of(
         config,
@@ -123,11 +123,11 @@ def read(config: Mapping[str, Any], *, known: Iterable[Problem] = (), unsure: Co
     )
     problems += refused
     if {"sampler", "model"} <= set(components) and not {"train", "system"} & bad:
-        problems += check_fanouts(components["sampler"], components["model"])
+        problems += fanout_problems(components["sampler"], components["model"])
     experiment = _composed(config, components, keys) if len(components) == len(_nodes_of(config)) else None
     if experiment is not None and {_group_of(key) for key in keys} | set(unsure) <= _ALONE:
         # A mistyped key in a bad group may be the one that would have avoided the conflict.
-        problems += [problem for problem in check_choices(experiment) if _group_of(problem.key) not in bad]
+        problems += [problem for problem in choice_problems(experiment) if _group_of(problem.key) not in bad]
     wrong = bad | {_group_of(problem.key) for problem in problems}
     return Reading(
         tuple(unique(problems)),
@@ -255,18 +255,18 @@ def _composed(config: Mapping[str, Any], components: Mapping[str, Any], wrong: C
 
 def _shape_problems(config: Mapping[str, Any], unsure: Collection[str]) -> list[Problem]:
     """Problems of unknown or missing keys, values of the wrong type, and components of the wrong kind."""
-    problems = _check_extra_keys(config)
+    problems = _extra_key_problems(config)
     for group in COMPONENTS:
         if group not in unsure:
-            problems += check_node(group, config.get(group), kind_of(group))
+            problems += node_problems(group, config.get(group), kind_of(group))
     if not {OPTIMIZER, SCHEDULER} & set(unsure):
-        problems += check_optimization(config.get(OPTIMIZER), config.get(SCHEDULER))
-    problems += check_fields("train", TrainConfig, config.get("train"))
+        problems += optimization_problems(config.get(OPTIMIZER), config.get(SCHEDULER))
+    problems += field_problems("train", TrainConfig, config.get("train"))
     hardware = dict(config.get("hardware") or {})
     launcher = hardware.pop("launcher", None)
     if "hardware" not in unsure:
-        problems += check_node(LAUNCHER, launcher, kind_of(LAUNCHER))
-    problems += check_fields("hardware", HardwareConfig, hardware)
+        problems += node_problems(LAUNCHER, launcher, kind_of(LAUNCHER))
+    problems += field_problems("hardware", HardwareConfig, hardware)
     problems += [
         Problem(f"{group}.{name}", None, "this key is required", f"add {group}.{name}=…")
         for group, names in _READ.items()
@@ -274,10 +274,10 @@ def _shape_problems(config: Mapping[str, Any], unsure: Collection[str]) -> list[
         for name in names
         if name not in config[group]
     ]
-    return [*problems, *(problem for problem in _check_scalars(config) if problem.key not in unsure)]
+    return [*problems, *(problem for problem in _scalar_problems(config) if problem.key not in unsure)]
 
 
-def _check_extra_keys(config: Mapping[str, Any]) -> list[Problem]:
+def _extra_key_problems(config: Mapping[str, Any]) -> list[Problem]:
     """Problems of keys that gnnexp does not read. Interpolations may use such a key, if it cannot be a mistake."""
     names = {
         name: f"{group}.{name}" for group in _TOP if isinstance(config.get(group), Mapping) for name in config[group]
@@ -295,7 +295,7 @@ def _check_extra_keys(config: Mapping[str, Any]) -> list[Problem]:
     ]
 
 
-def _check_scalars(config: Mapping[str, Any]) -> list[Problem]:
+def _scalar_problems(config: Mapping[str, Any]) -> list[Problem]:
     problems = []
     seed = config.get("seed")
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
@@ -344,7 +344,7 @@ def build(node: Mapping[str, Any], expected: Callable[..., T], path: str = "") -
     """
     assert isinstance(expected, type)
     kind: type[Any] = expected
-    ConfigError.raise_all(check_node(path or kind.__name__, node, kind))
+    ConfigError.raise_all(node_problems(path or kind.__name__, node, kind))
     built: Any = _built(node, (kind,))
     if not isinstance(built, kind):  # a function may return another type than its annotation
         raise ConfigError(not_of_kind(TARGET, node[TARGET], (kind,)))

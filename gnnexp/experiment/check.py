@@ -115,7 +115,7 @@ _RULES: tuple[Rule, ...] = (
 )
 
 
-def check_ranges(train: TrainConfig, hardware: HardwareConfig) -> list[Problem]:
+def range_problems(train: TrainConfig, hardware: HardwareConfig) -> list[Problem]:
     """Problems of values outside their ranges."""
     problems = []
     for key, holds, allowed, fix in _RULES:
@@ -161,7 +161,7 @@ def check_ranges(train: TrainConfig, hardware: HardwareConfig) -> list[Problem]:
     ]
 
 
-def check_fanouts(sampler: SamplerOptions, model: ModelOptions) -> list[Problem]:
+def fanout_problems(sampler: SamplerOptions, model: ModelOptions) -> list[Problem]:
     """A sampler with fanouts must have one fanout per layer."""
     fanouts, layers = sampler.fanouts, model.layers
     if fanouts is None or layers < 1 or len(fanouts) == layers:
@@ -173,7 +173,7 @@ def check_fanouts(sampler: SamplerOptions, model: ModelOptions) -> list[Problem]
     return [Problem("sampler.fanouts", given, f"needs one fanout per layer: model.layers={layers}", fix)]
 
 
-def check_choices(experiment: Experiment) -> list[Problem]:
+def choice_problems(experiment: Experiment) -> list[Problem]:
     """Conflicts between choices that are each right."""
     setting = experiment.setting
     return [
@@ -183,13 +183,13 @@ def check_choices(experiment: Experiment) -> list[Problem]:
         *experiment.paradigm.check(experiment),
         *experiment.partitioner.check(setting),
         *experiment.launcher.check(setting),
-        *_check_trace(experiment),
-        *_check_limits(experiment),
-        *(_check_capture(experiment) if experiment.train.cuda_graph else ()),
+        *_trace_problems(experiment),
+        *_limit_problems(experiment),
+        *(_capture_problems(experiment) if experiment.train.cuda_graph else ()),
     ]
 
 
-def _check_limits(experiment: Experiment) -> list[Problem]:
+def _limit_problems(experiment: Experiment) -> list[Problem]:
     """`train.stop_below` needs a metric of which higher is better."""
     limits = experiment.train.stop_below
     if limits is None or not lower_is_better(metric := experiment.task.usual_metric):
@@ -197,72 +197,62 @@ def _check_limits(experiment: Experiment) -> list[Problem]:
     return [Problem("train.stop_below", list(limits), f"a lower {metric} is better", "set task.metric=r2")]
 
 
-def _check_capture(experiment: Experiment) -> list[Problem]:
+def _capture_problems(experiment: Experiment) -> list[Problem]:
     """What `train.cuda_graph` needs. A graph repeats one step, and the host waits for nothing in it."""
-    train, task, store = experiment.train, experiment.task, experiment.feature_store
-    plain = "set train.cuda_graph=false"
-    no_device = (
-        Refusal("needs a GPU, and hardware.device=cpu has none") if experiment.hardware.device == "cpu" else None
+    train, store, plain = experiment.train, experiment.feature_store, "set train.cuda_graph=false"
+    no_gpu = Refusal("needs a GPU, and hardware.device=cpu has none") if experiment.hardware.device == "cpu" else None
+    refusals = (no_gpu, experiment.paradigm.refuses_capture(experiment))
+    conflicts = (
+        (
+            experiment.measure != "free",
+            "measure",
+            experiment.measure,
+            "the host waits at boundaries of phases, and train.cuda_graph captures no wait",
+            f"set measure=free, or {plain}",
+        ),
+        (
+            experiment.hardware.throttle is not None,
+            "hardware.throttle",
+            experiment.hardware.throttle,
+            "the host waits in exchanges, and train.cuda_graph captures no wait",
+            f"set hardware.throttle=null, or {plain}",
+        ),
+        (
+            experiment.task.pairs,
+            "task",
+            target_of(experiment.task),
+            "every step has other links, and train.cuda_graph repeats one step",
+            plain,
+        ),
+        (
+            store.trained_columns is not None,
+            "feature_store",
+            target_of(store),
+            "trained rows are read again in every step, and train.cuda_graph repeats one step",
+            plain,
+        ),
+        (
+            train.epochs <= WARM_UP_STEPS,
+            "train.epochs",
+            train.epochs,
+            f"train.cuda_graph captures epoch {WARM_UP_STEPS}, and the last epoch has the number {train.epochs - 1}",
+            f"set train.epochs={WARM_UP_STEPS + 1}, or {plain}",
+        ),
+        (
+            experiment.trace is not None and experiment.trace <= WARM_UP_STEPS,
+            "trace",
+            experiment.trace,
+            f"train.cuda_graph replays epochs after epoch {WARM_UP_STEPS}",
+            f"set trace={WARM_UP_STEPS + 1}, or {plain}",
+        ),
     )
-    problems = [
-        Problem("train.cuda_graph", True, refusal.reason, plain)
-        for refusal in (no_device, experiment.paradigm.refuses_capture(experiment))
-        if refusal is not None
+    return [
+        *(Problem("train.cuda_graph", True, refusal.reason, plain) for refusal in refusals if refusal is not None),
+        *(Problem(*problem) for is_conflict, *problem in conflicts if is_conflict),
     ]
-    if experiment.measure != "free":
-        problems.append(
-            Problem(
-                "measure",
-                experiment.measure,
-                "the host waits at boundaries of phases, and train.cuda_graph captures no wait",
-                f"set measure=free, or {plain}",
-            )
-        )
-    if experiment.hardware.throttle is not None:
-        problems.append(
-            Problem(
-                "hardware.throttle",
-                experiment.hardware.throttle,
-                "the host waits in exchanges, and train.cuda_graph captures no wait",
-                f"set hardware.throttle=null, or {plain}",
-            )
-        )
-    if task.pairs:
-        problems.append(
-            Problem("task", target_of(task), "every step has other links, and train.cuda_graph repeats one step", plain)
-        )
-    if store.trained_columns is not None:
-        problems.append(
-            Problem(
-                "feature_store",
-                target_of(store),
-                "trained rows are read again in every step, and train.cuda_graph repeats one step",
-                plain,
-            )
-        )
-    if train.epochs <= WARM_UP_STEPS:
-        problems.append(
-            Problem(
-                "train.epochs",
-                train.epochs,
-                f"train.cuda_graph captures epoch {WARM_UP_STEPS}, and the "
-                f"last epoch has the number {train.epochs - 1}",
-                f"set train.epochs={WARM_UP_STEPS + 1}, or {plain}",
-            )
-        )
-    if experiment.trace is not None and experiment.trace <= WARM_UP_STEPS:
-        problems.append(
-            Problem(
-                "trace",
-                experiment.trace,
-                f"train.cuda_graph replays epochs after epoch {WARM_UP_STEPS}",
-                f"set trace={WARM_UP_STEPS + 1}, or {plain}",
-            )
-        )
-    return problems
 
 
-def _check_trace(experiment: Experiment) -> list[Problem]:
+def _trace_problems(experiment: Experiment) -> list[Problem]:
     trace, epochs = experiment.trace, experiment.train.epochs
     if trace is None or trace < epochs:
         return []
@@ -276,7 +266,7 @@ def _check_trace(experiment: Experiment) -> list[Problem]:
     ]
 
 
-def check_data(experiment: Experiment, graph: Graph, facts: GraphFacts) -> list[Problem]:
+def graph_problems(experiment: Experiment, graph: Graph, facts: GraphFacts) -> list[Problem]:
     """Conflicts with the prepared data: too many workers, nothing to train on, a metric that does not fit labels."""
     hardware, ranks, problems, num_train = experiment.hardware, experiment.num_ranks, [], facts.num_train
     if 0 < num_train < ranks and not facts.links:
@@ -305,7 +295,7 @@ def check_data(experiment: Experiment, graph: Graph, facts: GraphFacts) -> list[
         )
     return [
         *problems,
-        *check_schedule(experiment, facts),
+        *schedule_problems(experiment, facts),
         *experiment.task.check_data(graph),
         *experiment.feature_store.check_data(experiment.setting, facts),
         *experiment.model.check_data(experiment.setting, facts),
@@ -318,31 +308,31 @@ def split_notes(experiment: Experiment, graph: Graph) -> list[str]:
     return [note for note in (validation_note(experiment, graph), unseen_note(experiment, graph)) if note]
 
 
-def unseen_note(experiment: Experiment, graph: Graph) -> str:
-    """How many classes have no training vertex, so that no model can learn them; empty if each class has one."""
+def unseen_note(experiment: Experiment, graph: Graph) -> str | None:
+    """How many classes have no training vertex, so that no model can learn them; None if each class has one."""
     labels, splits = graph.labels, graph.splits
     if experiment.task.pairs or labels is None or graph.multilabel or graph.real_labels:
-        return ""
+        return None
     seen = labels.new_zeros(graph.num_classes).bool()
     known = labels[splits.train].long()
     seen[known[known >= 0]] = True
     unseen = [int((~seen[of[of >= 0]]).sum()) for of in (labels[ids].long() for ids in (splits.val, splits.test))]
     if not any(unseen):
-        return ""
+        return None
     return (
         f"{int((~seen).sum())} of {graph.num_classes} classes have no training vertex: no prediction of their "
         f"{unseen[0]:,} validation and {unseen[1]:,} test vertices can be right"
     )
 
 
-def validation_note(experiment: Experiment, graph: Graph) -> str:
-    """What a run without validation examples does instead of choosing its best epoch; empty if it has some."""
+def validation_note(experiment: Experiment, graph: Graph) -> str | None:
+    """What a run without validation examples does instead of choosing its best epoch; None if it has some."""
     pairs = experiment.task.pairs
     names = ("valid", "test") if pairs else ("val", "test")
     examples = [graph.links.get(name) if pairs else getattr(graph.splits, name) for name in names]
     has_valid, has_test = (of_split is not None and of_split.shape[0] > 0 for of_split in examples)
     if has_valid or experiment.train.eval_every is None:
-        return ""
+        return None
     what = "links" if pairs else "vertices"
     return (
         f"there are no validation {what}: the last evaluated epoch counts as the best one"
@@ -351,7 +341,7 @@ def validation_note(experiment: Experiment, graph: Graph) -> str:
     )
 
 
-def check_schedule(experiment: Experiment, facts: GraphFacts) -> list[Problem]:
+def schedule_problems(experiment: Experiment, facts: GraphFacts) -> list[Problem]:
     """A schedule of a fixed length must last until the end of the run."""
     train, schedule = experiment.train, experiment.schedule
     length = None if schedule is None else schedule_length(experiment.optimizer, schedule)

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from gnnexp.components.eager import class_of, eager
 from gnnexp.components.locate import component
 from gnnexp.components.optimizer import OptimizerChoice
-from gnnexp.components.signature import TARGET, Parameter, check_keys, parameters_of
+from gnnexp.components.signature import TARGET, Parameter, key_problems, parameters_of
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Schedule
-from gnnexp.experiment.shape import check_value, is_node
+from gnnexp.experiment.shape import is_node, value_problems
 
 if TYPE_CHECKING:  # commands that only read records import this module: they do not wait for torch
     import torch
@@ -54,13 +54,13 @@ def schedule_of(node: Mapping[str, Any] | None) -> Schedule | None:
     return Schedule(partial(_scheduled, rest), **own)
 
 
-def check_optimization(optimizer: object, scheduler: object) -> list[Problem]:
+def optimization_problems(optimizer: object, scheduler: object) -> list[Problem]:
     """All problems of the two groups."""
     from torch.optim import Optimizer
 
-    problems = _check(OPTIMIZER, optimizer, Optimizer, "params")
+    problems = _component_problems(OPTIMIZER, optimizer, Optimizer, "params")
     if not problems:
-        problems = _tried(OPTIMIZER, optimizer, lambda node: optimizer_of(node).make([_parameter()]))
+        problems = _trial_problems(OPTIMIZER, optimizer, lambda node: optimizer_of(node).make([_parameter()]))
     if not problems and _needs_closure(optimizer):
         target = cast("Any", optimizer)[TARGET]
         problems = [
@@ -73,10 +73,12 @@ def check_optimization(optimizer: object, scheduler: object) -> list[Problem]:
         ]
     if scheduler is None:
         return problems
-    wrong = _check_schedule(SCHEDULER, scheduler)
+    wrong = _scheduler_problems(SCHEDULER, scheduler)
     if not problems and not wrong:
         trial = optimizer_of(cast("Mapping[str, Any]", optimizer)).trial
-        wrong = _tried(SCHEDULER, scheduler, lambda node: _stepped(cast("Schedule", schedule_of(node)).make(trial)))
+        wrong = _trial_problems(
+            SCHEDULER, scheduler, lambda node: _stepped(cast("Schedule", schedule_of(node)).make(trial))
+        )
     return problems + wrong
 
 
@@ -161,10 +163,10 @@ def _scheduled(node: Mapping[str, Any], optimizer: Optimizer) -> LRScheduler:
     return scheduler
 
 
-def _check_schedule(path: str, node: object) -> list[Problem]:
+def _scheduler_problems(path: str, node: object) -> list[Problem]:
     from torch.optim.lr_scheduler import LRScheduler
 
-    problems = _check(path, node, LRScheduler, "optimizer", _OWN if path == SCHEDULER else {})
+    problems = _component_problems(path, node, LRScheduler, "optimizer", _OWN if path == SCHEDULER else {})
     if problems or not isinstance(node, Mapping):
         return problems
     return [
@@ -172,11 +174,11 @@ def _check_schedule(path: str, node: object) -> list[Problem]:
         for key, value in node.items()
         if _are_nodes(value)
         for number, inner in enumerate(value)
-        for problem in _check_schedule(f"{path}.{key}.{number}", inner)
+        for problem in _scheduler_problems(f"{path}.{key}.{number}", inner)
     ]
 
 
-def _check(
+def _component_problems(
     path: str, node: object, kind: type, later: str, own: Mapping[str, Parameter] | None = None
 ) -> list[Problem]:
     """Problems of a partial component.
@@ -212,11 +214,11 @@ def _check(
         problem
         for key, value in keys.items()
         if not _are_nodes(value)
-        for problem in check_value(f"{path}.{key}", value, ())
+        for problem in value_problems(f"{path}.{key}", value, ())
     ]
     return [
         *problems,
-        *check_keys(path, keys, taken),
+        *key_problems(path, keys, taken),
         *strays,
         *(
             Problem(f"{path}.{key}", value, "must be finite", f"set {path}.{key}=0.003")
@@ -226,7 +228,7 @@ def _check(
     ]
 
 
-def _tried(path: str, node: object, make: Callable[[Mapping[str, Any]], object]) -> list[Problem]:
+def _trial_problems(path: str, node: object, make: Callable[[Mapping[str, Any]], object]) -> list[Problem]:
     """The problem that the class raises for its options, if it raises."""
     assert isinstance(node, Mapping)
     try:

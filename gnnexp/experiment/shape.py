@@ -10,8 +10,8 @@ from gnnexp.components.locate import component
 from gnnexp.components.signature import (
     TARGET,
     Parameter,
-    check_keys,
     component_kinds,
+    key_problems,
     parameters_of,
     parameters_of_dataclass,
 )
@@ -36,7 +36,7 @@ def kinds_of(allowed: Mapping[str, Parameter] | None, key: object) -> tuple[type
     return () if parameter is None else component_kinds(parameter.hint)
 
 
-def check_node(path: str, node: object, *kinds: type) -> list[Problem]:
+def node_problems(path: str, node: object, *kinds: type) -> list[Problem]:
     """All problems of a component's mapping and its nested mappings: target, unknown, missing and mistyped keys.
 
     Args:
@@ -52,23 +52,23 @@ def check_node(path: str, node: object, *kinds: type) -> list[Problem]:
         return [target]
     allowed = parameters_of(target)
     keys = {key: value for key, value in node.items() if key != TARGET}
-    problems = [] if allowed is None else check_keys(path, keys, allowed)
+    problems = [] if allowed is None else key_problems(path, keys, allowed)
     wrong = {problem.key for problem in problems}
     nested = [
         problem
         for key, value in keys.items()
         if f"{path}.{key}" not in wrong
-        for problem in check_value(f"{path}.{key}", value, kinds_of(allowed, key))
+        for problem in value_problems(f"{path}.{key}", value, kinds_of(allowed, key))
     ]
     return [*problems, *nested]
 
 
-def check_value(path: str, value: object, kinds: tuple[type, ...]) -> list[Problem]:
+def value_problems(path: str, value: object, kinds: tuple[type, ...]) -> list[Problem]:
     """Problems of the component at a key, or of components at a key whose annotation names no class."""
     if kinds and is_node(value):
-        return check_node(path, value, *kinds)
+        return node_problems(path, value, *kinds)
     if (options := options_in(value, kinds)) is not None:
-        return check_fields(path, options, value)
+        return field_problems(path, options, value)
     return [
         Problem(
             f"{place}.{TARGET}",
@@ -93,7 +93,7 @@ def _targets_in(path: str, value: object) -> Iterator[tuple[str, object]]:
             waiting += [(f"{place}.{number}", below) for number, below in enumerate(inner)]
 
 
-def check_fields(path: str, cls: type, node: object) -> list[Problem]:
+def field_problems(path: str, cls: type, node: object) -> list[Problem]:
     """All problems of a mapping that becomes the dataclass `cls`, nested dataclasses included."""
     if not isinstance(node, Mapping):
         return [Problem(path, node, "must be a mapping", f"see the fields of {cls.__name__}")]
@@ -105,8 +105,8 @@ def check_fields(path: str, cls: type, node: object) -> list[Problem]:
             allowed[name] = parameter
         else:
             allowed[name] = Parameter(name, Any, required=False)
-            problems += check_fields(f"{path}.{name}", inner, node[name])
-    return [*check_keys(path, node, allowed), *problems]
+            problems += field_problems(f"{path}.{name}", inner, node[name])
+    return [*key_problems(path, node, allowed), *problems]
 
 
 def _dataclass_in(hint: object) -> type | None:

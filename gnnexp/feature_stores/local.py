@@ -67,9 +67,9 @@ class LocalOptions(FeatureStoreOptions):
             problems.append(missing_package("feature_store.tier", self.tier, "triton", "feature_store.tier=host"))
         elif self.tier not in ("host", "auto") and (refusal := self.refuses_gpu(setting)):
             problems.append(Problem("feature_store.tier", self.tier, refusal.reason, "set feature_store.tier=host"))
-        return [*problems, *self._differs_from_file(setting)] if self.tier == "mapped" else problems
+        return [*problems, *self._file_problems(setting)] if self.tier == "mapped" else problems
 
-    def _differs_from_file(self, setting: Setting) -> list[Problem]:
+    def _file_problems(self, setting: Setting) -> list[Problem]:
         """Options that ask for other rows than those of the file, which kernels read as they are."""
         asked: list[tuple[str, object, object]] = [
             ("feature_store.memory", self.memory, "mapped"),

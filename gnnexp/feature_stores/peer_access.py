@@ -8,7 +8,7 @@ from torch import Tensor
 from gnnexp.comm.communicator import Communicator
 from gnnexp.components.packages import missing_package
 from gnnexp.components.setting import Setting
-from gnnexp.errors import Problem
+from gnnexp.errors import Problem, Refusal
 from gnnexp.feature_stores.rows import RowForm, take_rows
 from gnnexp.graph.sparse import Rows
 from gnnexp.measure.ledger import Tally
@@ -21,7 +21,7 @@ _COMPARED = 64
 _NO_GPU = "Triton needs an NVIDIA GPU and a build of torch for it"
 
 
-def problems(setting: Setting, members: int) -> list[Problem]:
+def peer_problems(setting: Setting, members: int) -> list[Problem]:
     """Why `feature_store.cache.access=peer` cannot be, as far as this is known before the run starts."""
     key, fix, hardware = "feature_store.cache.access", "set feature_store.cache.access=auto", setting.hardware
     reason = ""
@@ -93,7 +93,7 @@ class PeerAccess:
 
 def peer_access(
     held: Rows, features: Rows, form: RowForm, order: Tensor, comm: Communicator, device: torch.device
-) -> PeerAccess | str:
+) -> PeerAccess | Refusal:
     """Read the cached rows of all ranks of the clique `comm`; or the same reason on all ranks why they cannot be read.
 
     Args:
@@ -106,7 +106,7 @@ def peer_access(
     """
     num_nodes, rows = features.shape[0], held if isinstance(held, Tensor) else None
 
-    def compared(peers: PeerRows) -> str:
+    def fault_of(peers: PeerRows) -> str | None:
         assert isinstance(held, Tensor)
         sample = order[: _COMPARED * comm.size]
         access = PeerAccess(peers, comm.rank, order, num_nodes, device)
@@ -114,18 +114,18 @@ def peer_access(
         wanted = form.held(take_rows(features, sample))
         assert isinstance(wanted, Tensor)
         same = read.view(torch.uint8).equal(wanted.to(device).view(torch.uint8))  # NaN is equal to itself as bytes
-        return "" if same else f"rank {comm.rank} of the clique reads wrong values from the other GPUs"
+        return None if same else f"rank {comm.rank} of the clique reads wrong values from the other GPUs"
 
-    shared = peer_rows(rows, comm, device, _refusal(device, held), compared)
-    return shared if isinstance(shared, str) else PeerAccess(shared, comm.rank, order, num_nodes, device)
+    shared = peer_rows(rows, comm, device, _why_not(device, held), fault_of)
+    return shared if isinstance(shared, Refusal) else PeerAccess(shared, comm.rank, order, num_nodes, device)
 
 
-def _refusal(device: torch.device, held: Rows) -> str:
-    """Why this rank cannot take part; empty if it can."""
+def _why_not(device: torch.device, held: Rows) -> str | None:
+    """Why this rank cannot take part; None if it can."""
     if device.type == "cpu":
         return "rows are read on the CPU"
     if not isinstance(held, Tensor):
         return "sparse features are assembled on the host"
     if not has_triton():
         return "the package triton is not installed"
-    return "" if is_interpreted() or has_nvidia_gpu_build() else _NO_GPU
+    return None if is_interpreted() or has_nvidia_gpu_build() else _NO_GPU

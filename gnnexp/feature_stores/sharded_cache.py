@@ -15,10 +15,9 @@ from gnnexp.comm.mesh import Mesh
 from gnnexp.comm.rows import exchange_rows
 from gnnexp.components.facts import GraphFacts
 from gnnexp.components.setting import Setting
-from gnnexp.errors import Problem, RunError
+from gnnexp.errors import Problem, Refusal, RunError
 from gnnexp.feature_stores.cache import CacheOptions, Capacity, FeatureCache, Policy, hottest
-from gnnexp.feature_stores.peer_access import PeerAccess, peer_access
-from gnnexp.feature_stores.peer_access import problems as peer_problems
+from gnnexp.feature_stores.peer_access import PeerAccess, peer_access, peer_problems
 from gnnexp.feature_stores.routing import Routes, route
 from gnnexp.feature_stores.rows import RowForm, in_places
 from gnnexp.graph.shard import Shard
@@ -137,7 +136,7 @@ class ShardedCache(FeatureCache):
         """
         super().setup(shard, form, device, comm, direct=direct)
         assert shard.graph.features is not None
-        access: PeerAccess | str = "this was asked for"
+        access: PeerAccess | Refusal = Refusal("this was asked for")
         if self.options.access != "collective":
             access = peer_access(self._held, shard.graph.features, form, self._dealt, self._peers, device)
         del self._dealt  # an id for each vertex of the graph
@@ -149,7 +148,7 @@ class ShardedCache(FeatureCache):
             )
         self._why = (
             f"collective: {access}"
-            if isinstance(access, str)
+            if isinstance(access, Refusal)
             else f"peer: the GPUs of all {self._peers.size} ranks of the clique read each other's rows"
         )
 

@@ -39,7 +39,7 @@ class Activity:
         self._lock = threading.Lock()
 
     @property
-    def exchanging(self) -> bool:
+    def is_exchanging(self) -> bool:
         """Whether a thread of this rank is inside a collective."""
         return self._exchanges > 0
 

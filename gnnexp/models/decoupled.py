@@ -134,7 +134,7 @@ class Decoupled(Model):
         for width in [*base.widths[1:-1], *[rows] * base.num_layers, self.classes]:
             self.layers.append(_Step(width))
 
-    def row_local(self, index: int) -> bool:
+    def is_row_local(self, index: int) -> bool:
         """Whether layer `index` is a dense update: it reads no neighbours."""
         return index < self.base.num_layers
 
@@ -150,7 +150,7 @@ class Decoupled(Model):
         """A dense update of the destinations, or a propagation."""
         assert exchange is None and preactivate is None, "the twin runs on one rank and in one piece"
         assert not isinstance(h, StoredRows), "its first layer is dense"
-        if self.row_local(index):
+        if self.is_row_local(index):
             out, keys = dense_update(self.base, index, block.dst_ids, destination_rows(block, h), key)
             return out if keys is None else torch.cat((out, *keys), 1)
         assert isinstance(h, Tensor)

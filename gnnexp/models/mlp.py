@@ -86,6 +86,6 @@ class MLPOptions(ModelOptions):
 class MLPModel(Model):
     """Dense layers, none of which reads neighbours."""
 
-    def row_local(self, index: int) -> bool:
+    def is_row_local(self, index: int) -> bool:
         """True: every layer reads only a vertex's own row."""
         return True

@@ -386,7 +386,7 @@ class Model(nn.Module):
         """`[L + 1]` numbers of columns of the features and of every layer's output."""
         return [self.in_dim, *[self.options.hidden] * (self.num_layers - 1), self.num_classes]
 
-    def row_local(self, index: int) -> bool:
+    def is_row_local(self, index: int) -> bool:
         """Whether layer `index` reads only a vertex's own row."""
         return False
 

@@ -99,7 +99,7 @@ class PyGOptions(ModelOptions):
             return wrong
         try:
             layer = self.make_layer(0, _PROBE, _PROBE)
-            return _judged(layer, self.module)
+            return _module_problems(layer, self.module)
         except ConfigError as error:
             return list(error.problems)
         except Exception as error:  # a user's module may fail in any way
@@ -145,7 +145,7 @@ def _takes_pairs(module: nn.Module, in_dim: int) -> bool:
     return isinstance(out, Tensor) and out.shape[0] == 2
 
 
-def _judged(layer: PyGLayer, name: str) -> list[Problem]:
+def _module_problems(layer: PyGLayer, name: str) -> list[Problem]:
     """Problems of a module: a wrong shape, rows that depend on more than their in-edges, dropout of its own."""
     problems, module, pairs = [], layer.module, layer.takes_pairs
     out = _tried(module, _PROBE, pairs=pairs)

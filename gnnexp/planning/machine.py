@@ -62,18 +62,18 @@ class Machine:
         """Operations of products per second with `train.matmul`; None if unknown, as for bf16 in every profile."""
         return {"float32": self.flops, "tf32": self.flops_tf32}.get(matmul)
 
-    def hosts(self, ranks: int) -> bool:
+    def is_filled_by(self, ranks: int) -> bool:
         """Whether this number of ranks fills the machine or several whole nodes of it: then its rates apply."""
         several = self.workers < ranks < self.nodes * self.workers and ranks % self.workers == 0
         return several or ranks == self.nodes * self.workers
 
     def can_run(self, ranks: int) -> bool:
-        """Whether this number of ranks can have the machine's rates: `hosts`, or some devices of a single node.
+        """Whether this number of ranks can have the machine's rates: `is_filled_by`, or some devices of a single node.
 
         Every device has its own memory and link, also if others are idle. Ranks on cores share them: if there are
         fewer ranks, each has more.
         """
-        return self.hosts(ranks) or (self.nodes == 1 and self.concurrent and 0 < ranks < self.workers)
+        return self.is_filled_by(ranks) or (self.nodes == 1 and self.concurrent and 0 < ranks < self.workers)
 
 
 def machine_of_profile(name: str, hardware: HardwareConfig) -> Machine:

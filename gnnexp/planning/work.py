@@ -165,7 +165,7 @@ def work_of(run: RecordedRun) -> Workload:
         steps=steps,
         ahead=bool(run.config.get("train", {}).get("overlap")) and steps > 1,
         edge_rows_bytes=_edge_rows(run, dims, ranks),
-        chunked=_in_chunks(run),
+        chunked=_has_chunks(run),
         matmul=matmul_of(run),
         **_pipeline(run, dims, ranks, chunks),
     )
@@ -211,7 +211,7 @@ def num_chunks(run: RecordedRun) -> int:
     return next((count for count in recorded if isinstance(count, int)), 1)
 
 
-def _in_chunks(run: RecordedRun) -> bool:
+def _has_chunks(run: RecordedRun) -> bool:
     """Whether more chunks would need less memory: there are several, or `chunks=null` chooses them by memory."""
     wanted = run.config.get("paradigm", {}).get("chunks", 1)
     return num_chunks(run) > 1 or not isinstance(wanted, int)
@@ -236,7 +236,7 @@ def _elementwise(run: RecordedRun, dims: list[int], ranks: int) -> float:
     )
 
 
-def _decoupled(run: RecordedRun) -> bool:
+def _is_decoupled(run: RecordedRun) -> bool:
     """Whether all products come before all sums, so that sums are over outputs (NeutronTP, section 4.1)."""
     return bool(run.config.get("paradigm", {}).get("mode") == "decoupled")
 
@@ -244,11 +244,11 @@ def _decoupled(run: RecordedRun) -> bool:
 def _gathered(run: RecordedRun, dims: list[int], ranks: int) -> float:
     """Bytes of rows read over edges. Where projection and aggregation commute, rows are read at the smaller width."""
     model, total = run.value("model"), 0.0
-    if _decoupled(run):
+    if _is_decoupled(run):
         dims = [dims[-1]] * len(dims)
     for layer, (wide, narrow) in enumerate(pairwise(dims), 1):
         before = model != "gat" and wide <= narrow  # aggregated before it is projected
-        raw = before and layer == 1 and not _decoupled(run)
+        raw = before and layer == 1 and not _is_decoupled(run)
         passes = _GATHERS.get(model, 1.0 if raw else 2.0)
         total += passes * (wide if before else narrow) * ITEMSIZE * _busiest(run, f"edges_layer{layer}", ranks)
     return total

@@ -87,7 +87,8 @@ def prepare_graph(dataset: Dataset, cache: Path, key: str | None = None) -> tupl
         graph = dataset.generate(staging)
         generated = graph is not None
         graph = dataset.load() if graph is None else graph
-        # A graph without training vertices is allowed, because it can be partitioned. `check_data` refuses it for runs.
+        # A graph without training vertices is allowed, because it can be partitioned. `graph_problems` refuses
+        # it for runs.
         untrained = (f"{dataset.name}: train", "0 vertices")
         problems = [
             problem for problem in validate_graph(graph, name=dataset.name) if (problem.key, problem.value) != untrained

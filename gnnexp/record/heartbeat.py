@@ -69,7 +69,7 @@ class Heartbeat(threading.Thread):
         marks = -1 if timer is None else timer.activity.marks
         if marks != self._marks:
             self._marks, self._since = marks, now
-        exchanging = timer is not None and timer.activity.exchanging
+        exchanging = timer is not None and timer.activity.is_exchanging
         write_json(
             self._file,
             {

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
-from gnnexp.components.signature import check_keys, parameters_of_dataclass
+from gnnexp.components.signature import key_problems, parameters_of_dataclass
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.disk import write_bytes, writing
 from gnnexp.files.regular import SMALL_BYTES, parse_json, read_json, read_limited
@@ -117,7 +117,7 @@ def read_fields(path: Path, cls: type[T]) -> T:
     if not isinstance(fields, dict):
         raise ValueError("must be a mapping")
     known = {name: value for name, value in fields.items() if name in allowed and value is not None}
-    if wrong := check_keys("", known, allowed):
+    if wrong := key_problems("", known, allowed):
         raise ValueError(f"{wrong[0].key[1:]} {wrong[0].allowed}")
     return cls(**known)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gnnexp.components.signature import check_keys, parameters_of_dataclass
+from gnnexp.components.signature import key_problems, parameters_of_dataclass
 from gnnexp.record.runs import RecordedRun
 
 # The key of a configuration under which a preset of `gnnexp tune` notes its budget.
@@ -76,4 +76,4 @@ def _noted(run: RecordedRun) -> Budget | None:
     """The budget that the run's configuration names. The key may also be a user's own, with other content."""
     node = run.config.get(TUNED)
     fields = parameters_of_dataclass(Budget)
-    return Budget(**node) if isinstance(node, Mapping) and not check_keys(TUNED, node, fields) else None
+    return Budget(**node) if isinstance(node, Mapping) and not key_problems(TUNED, node, fields) else None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from gnnexp.components.signature import Parameter, check_keys, unknown
+from gnnexp.components.signature import Parameter, key_problems, unknown
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.planning.machine import machine_named
 from gnnexp.reports.figures.panels import Figure, read_figures
@@ -77,7 +77,7 @@ def read_layout(options: object, where: str = "report") -> ReportLayout:
     if not isinstance(options, Mapping):
         raise ConfigError(Problem(where, options, "must be a mapping", "report: {rows: [dataset, system]}"))
     chosen = {str(key): value for key, value in options.items() if value is not None}
-    problems = check_keys(where, chosen, {key: Parameter(key, hint, required=False) for key, hint in _HINTS.items()})
+    problems = key_problems(where, chosen, {key: Parameter(key, hint, required=False) for key, hint in _HINTS.items()})
     wrong = {problem.key for problem in problems}
     chosen = {key: value for key, value in chosen.items() if f"{where}.{key}" not in wrong}
     if "columns" in chosen and "published" in chosen:

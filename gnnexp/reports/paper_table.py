@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gnnexp.components.signature import check_keys, parameters_of_dataclass, unknown
+from gnnexp.components.signature import key_problems, parameters_of_dataclass, unknown
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.expression import check_expression, evaluate
@@ -75,7 +75,7 @@ def read_published(options: Mapping[str, Any], where: str = "report.published") 
     Raises:
         ConfigError: a key is unknown, or the paper has no such source or quantity.
     """
-    problems = check_keys(
+    problems = key_problems(
         where,
         {key: value for key, value in options.items() if value is not None},
         parameters_of_dataclass(PublishedTable),

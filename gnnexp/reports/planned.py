@@ -127,6 +127,6 @@ def plan(runs: Sequence[RecordedRun], machines: Sequence[Machine], scale: Scale 
         estimates += [
             RunEstimate(run, machine, estimate_epoch(work, machine), factor)
             for machine in machines
-            if has_rates(run, machine) and (machine.hosts(work.ranks) or made_with(run, machine))
+            if has_rates(run, machine) and (machine.is_filled_by(work.ranks) or made_with(run, machine))
         ]
     return estimates

@@ -173,8 +173,8 @@ class FusedSampler(LayerSampler):
             return "cpu"
         tiers = ("device", "uva") if self.options.tier == "auto" else (self.options.tier,)
         # Ranks that make a batch together must do the same. So one rank without room decides for all of them.
-        lacking = [self._lacks(setting, shard, device, tier) or "" for tier in tiers]
-        of_ranks: Any = comm.gather_objects(lacking)
+        why_not = [self._why_not(setting, shard, device, tier) or "" for tier in tiers]
+        of_ranks: Any = comm.gather_objects(why_not)
         reasons = dict(zip(tiers, (max(of_tier, key=len) for of_tier in zip(*of_ranks, strict=True)), strict=True))
         tier = next((tier for tier in tiers if not reasons[tier]), None)
         if tier is None:
@@ -192,16 +192,16 @@ class FusedSampler(LayerSampler):
         )
         return f"{device}, which reads edges in host memory: {reasons.get('device', 'sampler.tier=uva')}"
 
-    def _lacks(self, setting: Setting, shard: Shard, device: torch.device, tier: str) -> str | None:
+    def _why_not(self, setting: Setting, shard: Shard, device: torch.device, tier: str) -> str | None:
         """Why the rank's GPU cannot make batches with edges in a tier; None if it can."""
         if device.type == "cpu":
             return "cpu"
         if tier == "uva" and (problems := self.options.host_memory_problems(setting)):
             return problems[0].allowed
-        lacking = self._lacks_memory(setting, shard, device, tier)
-        return lacking or (self._lacks_host_memory(setting, shard) if tier == "uva" else None)
+        why_not = self._why_not_on_gpu(setting, shard, device, tier)
+        return why_not or (self._why_not_on_host(setting, shard) if tier == "uva" else None)
 
-    def _lacks_host_memory(self, setting: Setting, shard: Shard) -> str | None:
+    def _why_not_on_host(self, setting: Setting, shard: Shard) -> str | None:
         """What the pinned edges of a machine need and what is there, if that is too little; else None.
 
         With `auto`, half of the memory remains.
@@ -215,7 +215,7 @@ class FusedSampler(LayerSampler):
             return None
         return f"edges in host memory need {needed} bytes, {available} bytes are available"
 
-    def _lacks_memory(self, setting: Setting, shard: Shard, device: torch.device, tier: str) -> str | None:
+    def _why_not_on_gpu(self, setting: Setting, shard: Shard, device: torch.device, tier: str) -> str | None:
         """What is needed and what is free on the GPU, if that is too little; else None.
 
         Topology, owners, numbers of parallel edges, and tables of vertices are needed. With `tier=uva`, data of edges

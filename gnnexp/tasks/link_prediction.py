@@ -166,9 +166,9 @@ class LinkPredictionOptions(TaskOptions):
                     "set task.metric=hits@20",
                 )
             )
-        return [*problems, *self._too_few(graph, fixed)]
+        return [*problems, *self._negative_problems(graph, fixed)]
 
-    def _too_few(self, graph: Graph, fixed: Sequence[str]) -> list[Problem]:
+    def _negative_problems(self, graph: Graph, fixed: Sequence[str]) -> list[Problem]:
         """With fewer than K negatives, Hits@K is 1 for any model."""
         asked = "hits@20" if self.metric == "auto" else self.metric
         counts = [graph.links[f"{name}_neg"].shape[0] for name in fixed]

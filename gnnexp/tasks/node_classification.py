@@ -15,7 +15,7 @@ from gnnexp.errors import Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.tasks.base import HOST, Examples, Scores
 from gnnexp.tasks.metrics import accuracy, macro_f1, micro_f1, roc_auc
-from gnnexp.tasks.vertices import VertexOptions, VertexTask, without_labels
+from gnnexp.tasks.vertices import VertexOptions, VertexTask, label_problems
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class NodeClassificationOptions(VertexOptions):
 
     def check_data(self, graph: Graph) -> list[Problem]:
         """There must be labels, training vertices, and a metric that fits the labels."""
-        problems = without_labels(graph, "node_classification")
+        problems = label_problems(graph, "node_classification")
         if graph.real_labels:
             return [
                 *problems,

@@ -15,7 +15,7 @@ from gnnexp.errors import Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.tasks.base import HOST, Examples, Scores
 from gnnexp.tasks.metrics import errors_of_numbers
-from gnnexp.tasks.vertices import VertexOptions, VertexTask, without_labels
+from gnnexp.tasks.vertices import VertexOptions, VertexTask, label_problems
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class NodeRegressionOptions(VertexOptions):
 
     def check_data(self, graph: Graph) -> list[Problem]:
         """There must be real numbers as labels, and training vertices."""
-        problems = without_labels(graph, "node_regression")
+        problems = label_problems(graph, "node_regression")
         if graph.labels is not None and not graph.real_labels:
             problems.append(
                 Problem(

@@ -85,7 +85,7 @@ class VertexTask(Task):
         return {f"output_{name}": column for name, column in zip(classes, outputs.cpu().numpy().T, strict=True)}
 
 
-def without_labels(graph: Graph, task: str) -> list[Problem]:
+def label_problems(graph: Graph, task: str) -> list[Problem]:
     """Problems of a graph that has no labels, or nothing to train on."""
     if graph.labels is None:
         return [

@@ -11,7 +11,7 @@ its own GPU, as NCCL does: CUDA then gives that GPU access to the other one.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.multiprocessing.reductions import rebuild_cuda_tensor, reduce_tensor
 
 from gnnexp.comm.communicator import Communicator
+from gnnexp.errors import Refusal
 from gnnexp.tiers.pinned import this_machine
 
 _ARGUMENTS = tuple(inspect.signature(rebuild_cuda_tensor).parameters)
@@ -43,45 +44,44 @@ def peer_rows(
     rows: Tensor | None,
     comm: Communicator,
     device: torch.device,
-    refusal: str,
-    check: Callable[[PeerRows], str],
-) -> PeerRows | str:
+    why_not: str | None,
+    fault_of: Callable[[PeerRows], str | None],
+) -> PeerRows | Refusal:
     """Map the rows of all ranks of `comm`. All ranks call this, and all or none of them succeed.
 
     A rank frees its rows only after all ranks have finished reading.
 
     Args:
-        rows: `[n, D]` of this rank on its GPU, contiguous; None if `refusal` says why it has none.
+        rows: `[n, D]` of this rank on its GPU, contiguous; None if `why_not` says why it has none.
         comm: the ranks that read each other's rows.
         device: device of this rank.
-        refusal: why this rank cannot take part, or empty.
-        check: reads rows of all ranks, and says what is wrong with them; empty if nothing is.
+        why_not: why this rank cannot take part; None: it can.
+        fault_of: reads rows of all ranks, and says what is wrong with them; None if nothing is.
 
     Returns:
         The rows, or on all ranks the same reason why they cannot be read.
     """
     places: Any = comm.gather_objects((this_machine(), _gpu(device)))
-    if reason := _first(comm, refusal or _apart(places, comm.rank, device)):
-        return reason
+    if refusal := _refusal_of(comm.gather_objects(why_not or _why_apart(places, comm.rank, device))):
+        return refusal
     assert rows is not None
-    offers, reason = _tried(lambda: [_offer(rows) if rank != comm.rank else None for rank in range(comm.size)])
-    gathered: Any = comm.gather_objects((offers, reason))
-    if reason := next((why for _, why in gathered if why), ""):
-        return reason
-    mapped, reason = _tried(lambda: [_mapped(of_rank[comm.rank], device) for of_rank, _ in gathered])
-    if reason := _first(comm, reason):
-        return reason
+    offers, error = _tried(lambda: [_offer(rows) if rank != comm.rank else None for rank in range(comm.size)])
+    gathered: Any = comm.gather_objects((offers, error))
+    if refusal := _refusal_of(reason for _, reason in gathered):
+        return refusal
+    mapped, error = _tried(lambda: [_mapped(of_rank[comm.rank], device) for of_rank, _ in gathered])
+    if refusal := _refusal_of(comm.gather_objects(error)):
+        return refusal
     mapped[comm.rank] = rows
     bases = torch.tensor([0 if part is None else part.data_ptr() for part in mapped]).to(device)
     peers = PeerRows(bases, [part for part in mapped if part is not None and part is not rows])
-    wrong, reason = _tried(lambda: check(peers))
-    return _first(comm, reason or str(wrong)) or peers
+    fault, error = _tried(lambda: fault_of(peers))
+    return _refusal_of(comm.gather_objects(error or fault)) or peers
 
 
-def _first(comm: Communicator, reason: str) -> str:
-    """The reason of the lowest rank that has one; empty if none has."""
-    reasons: Any = comm.gather_objects(reason)
-    return next((one for one in reasons if one), "")
+def _refusal_of(reasons: Iterable[str | None]) -> Refusal | None:
+    """The reason of the lowest rank that has one; None if none has."""
+    return next((Refusal(reason) for reason in reasons if reason), None)
 
 
 def _gpu(device: torch.device) -> str:
@@ -89,8 +89,8 @@ def _gpu(device: torch.device) -> str:
     return "" if device.type != "cuda" else str(torch.cuda.get_device_properties(device).uuid)
 
 
-def _apart(places: Sequence[tuple[tuple[str, str], str]], rank: int, device: torch.device) -> str:
-    """Why this rank's GPU cannot read another rank's GPU, as far as CUDA says it before memory is mapped; or empty."""
+def _why_apart(places: Sequence[tuple[tuple[str, str], str]], rank: int, device: torch.device) -> str | None:
+    """Why this rank's GPU cannot read another rank's GPU, as far as CUDA says it before memory is mapped; or None."""
     machine, gpu = places[rank]
     seen = {_gpu(torch.device("cuda", number)): number for number in range(torch.cuda.device_count())}
     for other, (elsewhere, its_gpu) in enumerate(places):
@@ -99,7 +99,7 @@ def _apart(places: Sequence[tuple[tuple[str, str], str]], rank: int, device: tor
         # A GPU that this process does not see may be readable: mapping its memory will tell.
         if its_gpu != gpu and its_gpu in seen and not torch.cuda.can_device_access_peer(device, seen[its_gpu]):
             return f"the GPU of rank {rank} of the clique has no peer access to the GPU of rank {other}"
-    return ""
+    return None
 
 
 def _offer(rows: Tensor) -> Sequence[Any] | None:
@@ -123,9 +123,9 @@ def _mapped(offer: Sequence[Any] | None, device: torch.device) -> Tensor | None:
     return found
 
 
-def _tried(work: Callable[[], Any]) -> tuple[Any, str]:
+def _tried(work: Callable[[], Any]) -> tuple[Any, str | None]:
     """The result of `work`, or the error of CUDA or Triton: the other ranks must hear of it."""
     try:
-        return work(), ""
+        return work(), None
     except RuntimeError as error:
         return None, (str(error).splitlines() or [type(error).__name__])[0]

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator
-from gnnexp.errors import RunError
+from gnnexp.errors import Refusal, RunError
 from gnnexp.measure.available import available_memory, total_memory
 
 # cudaHostRegisterMapped and cudaHostRegisterReadOnly: pages of a file that is open for reading.
@@ -44,8 +44,8 @@ class _Registered:
         self._array, self._device, self._start = array, device, 0
         self.__array_interface__ = array.__array_interface__
         start, num_bytes = _pages(array)
-        if problem := _register(start, num_bytes, flags):
-            raise RunError(f"{problem}; {fix}")
+        if refusal := _register(start, num_bytes, flags):
+            raise RunError(f"{refusal}; {fix}")
         self._start = start
 
     def __del__(self) -> None:
@@ -65,13 +65,13 @@ def _pages(array: np.ndarray) -> tuple[int, int]:
     return start, -(-(first + array.nbytes - start) // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
-def _register(start: int, num_bytes: int, flags: int) -> str:
-    """Register memory with CUDA; returns what CUDA says if it refuses, else nothing."""
+def _register(start: int, num_bytes: int, flags: int) -> Refusal | None:
+    """Register memory with CUDA; returns what CUDA says if it refuses, else None."""
     cudart = _cudart()
     code = cudart.cudaHostRegister(start, num_bytes, flags)
     if not int(code):
-        return ""
-    return (
+        return None
+    return Refusal(
         f"CUDA refuses to register {num_bytes} bytes of host memory: {cudart.cudaGetErrorString(code)} "
         f"(error {int(code)})"
     )
@@ -117,18 +117,21 @@ def pinned_array(
     num_bytes = math.prod(shape) * dtype.itemsize
     if not num_bytes:
         return torch.empty(shape, dtype=dtype)
-    handle, problem, own = (*_made(num_bytes, use.what), True) if comm is None else _of_machine(num_bytes, comm, use)
-    if not problem:
+    if comm is None:
+        (handle, refusal), own = _new_memory(num_bytes, use.what), True
+    else:
+        handle, refusal, own = _of_machine(num_bytes, comm, use)
+    if refusal is None:
         pages = mmap.mmap(handle, num_bytes)
         if own:
             fill(torch.frombuffer(pages, dtype=dtype).view(shape))
+    reasons: list[Any] = [refusal and refusal.reason]
     if comm is not None:
-        problems = [reason for reason in comm.gather_objects(problem) if reason]  # from here on, the array is complete
-        problem = str(problems[0]) if problems else ""
+        reasons = comm.gather_objects(reasons[0])  # from here on, the array is complete
     if handle >= 0:
         os.close(handle)
-    if problem:
-        raise RunError(f"{problem}; {use.fix}")
+    if reason := next(filter(None, reasons), None):
+        raise RunError(f"{reason}; {use.fix}")
     registered = _Registered(np.frombuffer(pages, np.uint8), device, use.fix)
     return torch.from_numpy(np.asarray(registered)).view(dtype).view(shape)
 
@@ -151,23 +154,24 @@ def registered_file(values: Tensor, comm: Communicator, device: torch.device, fi
     array = values.numpy()
     if not array.nbytes:
         return values
-    problems: Any = comm.gather_objects(_refused(array))
-    if problem := next(filter(None, problems), ""):
-        raise RunError(f"{problem}; {fix}")
+    refusal = _register_refusal(array)
+    reasons = comm.gather_objects(None if refusal is None else refusal.reason)
+    if reason := next(filter(None, reasons), None):
+        raise RunError(f"{reason}; {fix}")
     return torch.from_numpy(np.asarray(_Registered(array, device, fix, _FROM_FILE)))
 
 
-def _refused(array: np.ndarray) -> str:
-    """Why a mapped array cannot be registered with CUDA; empty if some of its pages can."""
+def _register_refusal(array: np.ndarray) -> Refusal | None:
+    """Why a mapped array cannot be registered with CUDA; None if some of its pages can."""
     start, num_bytes = _pages(array)
     if not is_mapped_from_file(start):
-        return "the features are not mapped from a file"
+        return Refusal("the features are not mapped from a file")
     if num_bytes > (total := total_memory()):
-        return f"the features take {num_bytes} bytes, this machine has {total} bytes of memory"
-    if problem := _register(start, min(num_bytes, _PROBED_BYTES), _FROM_FILE):
-        return f"{problem}. These are pages of the features' file"
+        return Refusal(f"the features take {num_bytes} bytes, this machine has {total} bytes of memory")
+    if refusal := _register(start, min(num_bytes, _PROBED_BYTES), _FROM_FILE):
+        return Refusal(f"{refusal}. These are pages of the features' file")
     _cudart().cudaHostUnregister(start)
-    return ""
+    return None
 
 
 def is_mapped_from_file(address: int) -> bool:
@@ -180,18 +184,18 @@ def is_mapped_from_file(address: int) -> bool:
     return False
 
 
-def _of_machine(num_bytes: int, comm: Communicator, use: Use) -> tuple[int, str, bool]:
-    """Memory that the ranks of a machine share: its descriptor or -1, a problem, and whether this rank fills it."""
+def _of_machine(num_bytes: int, comm: Communicator, use: Use) -> tuple[int, Refusal | None, bool]:
+    """Memory that the ranks of a machine share: its descriptor or -1 and why, and whether this rank fills it."""
     machine = this_machine()
     first = comm.gather_objects(machine).index(machine)
-    handle, problem = _made(num_bytes, use.what) if first == comm.rank else (-1, "")
+    handle, refusal = _new_memory(num_bytes, use.what) if first == comm.rank else (-1, None)
     offers: Any = comm.gather_objects((os.getpid(), handle, os.fstat(handle).st_ino if handle >= 0 else 0))
     if first != comm.rank and offers[first][1] >= 0:
         handle = _opened(*offers[first])
     own = first == comm.rank or handle < 0
-    if handle < 0 and not problem:
-        handle, problem = _made(num_bytes, use.what)
-    return handle, problem, own
+    if handle < 0 and refusal is None:
+        handle, refusal = _new_memory(num_bytes, use.what)
+    return handle, refusal, own
 
 
 def this_machine() -> tuple[str, str]:
@@ -199,18 +203,18 @@ def this_machine() -> tuple[str, str]:
     return platform.node(), _BOOT.read_text() if _BOOT.exists() else ""
 
 
-def _made(num_bytes: int, what: str) -> tuple[int, str]:
-    """New shared memory for `what`: its file descriptor, or -1 and the reason."""
+def _new_memory(num_bytes: int, what: str) -> tuple[int, Refusal | None]:
+    """New shared memory for `what`: its file descriptor, or -1 and why there is none."""
     available = available_memory()
     if num_bytes > available:
-        return -1, f"pinned {what} need {num_bytes} bytes of host memory, {available} bytes are available"
+        return -1, Refusal(f"pinned {what} need {num_bytes} bytes of host memory, {available} bytes are available")
     handle = os.memfd_create(f"gnnexp-{what}")
     try:
         os.posix_fallocate(handle, 0, num_bytes)
     except OSError as error:
         os.close(handle)
-        return -1, f"pinned {what} cannot be allocated: {error}"
-    return handle, ""
+        return -1, Refusal(f"pinned {what} cannot be allocated: {error}")
+    return handle, None
 
 
 def _opened(process: int, handle: int, number: int) -> int:

@@ -168,7 +168,7 @@ class Evaluation:
         found = [Reached.of(self._wanted, graph.num_nodes)]
         for index in reversed(range(1, model.num_layers)):
             later = found[0]
-            if later.everyone or model.row_local(index):
+            if later.everyone or model.is_row_local(index):
                 found.insert(0, later)
             else:
                 found.insert(0, Reached.of(with_neighbours(graph, later.ids), graph.num_nodes))
@@ -244,7 +244,7 @@ class Evaluation:
         pages = MappedPages(*_mapped(job.graph), *([] if held is None else [held.rows]))
         for number, (first, last) in enumerate(pairwise(cuts)):
             chunk = own[first:last]
-            if model.row_local(index):
+            if model.is_row_local(index):
                 block = without_edges(chunk.to(job.graph.indices.dtype))
             else:
                 block = self._block(reached, number, chunk, keep=len(cuts) == 2)

@@ -47,7 +47,7 @@ def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, trainer: T
         request,
         job.task.primary_metric,
         chosen=chosen,
-        paradigm={"exact": job.plan.exact, "approximates": job.plan.approximates, **trainer.facts()},
+        paradigm={"exact": job.plan.is_exact, "approximates": job.plan.approximates, **trainer.facts()},
         notes=job.graph.notes,
     )
 

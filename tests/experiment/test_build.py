@@ -1,4 +1,4 @@
-"""`build` makes what the YAML says, and `check_node` finds everything wrong with it first."""
+"""`build` makes what the YAML says, and `node_problems` finds everything wrong with it first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gnnexp.components.signature import describe_annotation, fits, one_of, param
 from gnnexp.datasets.published.digits import Digits
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import build, keys_of
-from gnnexp.experiment.shape import check_fields, check_node
+from gnnexp.experiment.shape import field_problems, node_problems
 from gnnexp.tasks.decoders import DistMult
 
 STORE: dict[str, Any] = {"_target_": "components.Store", "width": 3}
@@ -43,7 +43,7 @@ def test_builds_from_functions_and_subclasses() -> None:
 def test_a_module_of_torch_without_a_constructor_takes_no_keys() -> None:
     """`torch.nn.Module.__init__` has `**kwargs`, and refuses each of them."""
     assert parameters_of(DistMult) == {}
-    (problem,) = check_node("task.decoder", {"_target_": "gnnexp.tasks.decoders.DistMult", "layers": 2}, DistMult)
+    (problem,) = node_problems("task.decoder", {"_target_": "gnnexp.tasks.decoders.DistMult", "layers": 2}, DistMult)
     assert (problem.key, problem.value) == ("task.decoder.layers", 2)
 
 
@@ -106,7 +106,7 @@ def test_a_key_may_take_components_of_several_kinds() -> None:
 
 def test_only_classes_that_inherit_are_of_a_kind() -> None:
     """Such a class has what `Hashable` asks for, and that is not what a component is."""
-    (problem,) = check_node("store", STORE, Hashable)
+    (problem,) = node_problems("store", STORE, Hashable)
     assert "must be a collections.abc.Hashable" in problem.allowed
 
 
@@ -126,14 +126,14 @@ def test_annotations_that_are_no_python(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.syspath_prepend(tmp_path)
     node = {"_target_": "odd_annotations.Odd", "width": 2}
     assert build(node, Store).width == 2 and set(keys_of(node)) == {"width", "part"}
-    (problem,) = check_node("store", {**node, "part": STORE}, Store)
+    (problem,) = node_problems("store", {**node, "part": STORE}, Store)
     assert problem.key == "store.part._target_" and "annotate the parameter" in problem.fix
 
 
 def test_a_module_that_ends_the_process_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ends_the_process.py").write_text("import sys\nsys.exit(0)\n")
     monkeypatch.syspath_prepend(tmp_path)
-    (problem,) = check_node("store", {"_target_": "ends_the_process.Store"}, Store)
+    (problem,) = node_problems("store", {"_target_": "ends_the_process.Store"}, Store)
     assert "SystemExit" in problem.allowed
 
 
@@ -149,7 +149,7 @@ def test_all_problems_of_a_node_at_once() -> None:
         "flag": 1,
         "cache": {"_target_": "components.Cache", "policy": "lur"},
     }
-    problems = check_node("store", node, Store)
+    problems = node_problems("store", node, Store)
     assert sorted(keys(problems)) == [
         "store.cache.capacity",
         "store.cache.policy",
@@ -173,13 +173,13 @@ def test_all_problems_of_a_node_at_once() -> None:
     ],
 )
 def test_targets_that_cannot_be_imported(target: str, says: str) -> None:
-    (problem,) = check_node("store", {"_target_": target}, Store)
+    (problem,) = node_problems("store", {"_target_": target}, Store)
     assert says in problem.fix
 
 
 def test_a_module_of_python_is_not_imported() -> None:
     sys.modules.pop("this", None)
-    assert check_node("store", {"_target_": "this.Store"}, Store)
+    assert node_problems("store", {"_target_": "this.Store"}, Store)
     assert "this" not in sys.modules, "its import prints a poem"
 
 
@@ -187,17 +187,17 @@ def test_a_missing_optional_package_names_its_extra(monkeypatch: pytest.MonkeyPa
     import sys
 
     monkeypatch.setitem(sys.modules, "dgl", None)
-    (problem,) = check_node("sampler", {"_target_": "dgl.Sampler"}, Store)
+    (problem,) = node_problems("sampler", {"_target_": "dgl.Sampler"}, Store)
     assert problem.fix == install_command("dgl")
 
 
 def test_a_node_must_be_a_mapping_with_a_target() -> None:
     for node in (None, "sage", {"hidden": 3}):
-        assert keys(check_node("model", node, Store)) == ["model"]
+        assert keys(node_problems("model", node, Store)) == ["model"]
 
 
 def test_any_key_is_right_where_the_target_takes_any() -> None:
-    assert check_node("x", {"_target_": "components.AnyStore", "whatever": [1, {"a": 2}]}, Store) == []
+    assert node_problems("x", {"_target_": "components.AnyStore", "whatever": [1, {"a": 2}]}, Store) == []
 
 
 def test_a_subclass_of_a_dataclass_may_have_a_constructor_of_its_own() -> None:
@@ -215,15 +215,15 @@ def test_a_subclass_of_a_dataclass_may_have_a_constructor_of_its_own() -> None:
 
 
 def test_dataclasses_are_checked_like_components() -> None:
-    assert check_fields("train", TrainConfig, {"epochs": 3, "batch_size": None, "clip_norm": 1}) == []
-    problems = check_fields("train", TrainConfig, {"epocs": 3, "clip_norm": "high", "batch_of": "rnu", "shuffle": 1})
+    assert field_problems("train", TrainConfig, {"epochs": 3, "batch_size": None, "clip_norm": 1}) == []
+    problems = field_problems("train", TrainConfig, {"epocs": 3, "clip_norm": "high", "batch_of": "rnu", "shuffle": 1})
     assert sorted(keys(problems)) == ["train.batch_of", "train.clip_norm", "train.epocs", "train.shuffle"]
     links = {"h2d": "fast", "extra": 1}
-    problems = check_fields("hardware", HardwareConfig, {"workers": 2.5, "links": links})
+    problems = field_problems("hardware", HardwareConfig, {"workers": 2.5, "links": links})
     assert sorted(keys(problems)) == ["hardware.links.extra", "hardware.links.h2d", "hardware.workers"]
     target = {"_target_": "components.Calls"}
-    assert keys(check_fields("train", TrainConfig, target)) == ["train._target_"]
-    assert keys(check_fields("hardware", HardwareConfig, {"links": target})) == ["hardware.links._target_"]
+    assert keys(field_problems("train", TrainConfig, target)) == ["train._target_"]
+    assert keys(field_problems("hardware", HardwareConfig, {"links": target})) == ["hardware.links._target_"]
 
 
 VALUES: dict[Any, st.SearchStrategy[Any]] = {
@@ -270,7 +270,7 @@ def test_very_many_names_are_cut_to_the_nearest() -> None:
 
 
 def test_a_key_that_is_no_slip_is_left_out() -> None:
-    slip, foreign = check_node("store", {"_target_": "components.Store", "widht": 3, "zzzzzzzz": 1}, Store)[:2]
+    slip, foreign = node_problems("store", {"_target_": "components.Store", "widht": 3, "zzzzzzzz": 1}, Store)[:2]
     assert "did you mean store." in slip.fix and foreign.fix == "leave it out: '~store.zzzzzzzz'"
 
 

@@ -117,7 +117,7 @@ def on_rank(config: dict[str, Any], place: Path, epochs: int, weighted: bool = F
             run.sent.append({tag: traffic.sent_bytes for tag, traffic in record.traffic.items()})
             run.rounds.append({tag: traffic.rounds for tag, traffic in record.traffic.items()})
             run.work.append(dict(record.work))
-        exact = job.plan.exact
+        exact = job.plan.is_exact
         job.comm.release()
     return replace(run, exact=exact)
 

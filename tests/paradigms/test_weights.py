@@ -11,7 +11,7 @@ from weighted import SCALING, remembered, signed_graph
 
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import experiment_of
-from gnnexp.experiment.check import check_data
+from gnnexp.experiment.check import graph_problems
 from gnnexp.experiment.seen import facts_of
 from gnnexp.testing.exactness import assert_exact, compare
 from gnnexp.testing.graphs import nasty_graph, typed_graph, weighted_graph
@@ -165,7 +165,7 @@ def refused(model: dict[str, Any], **changes: Any) -> list[str]:
     config.update(changes)
     experiment = experiment_of(config)
     graph = weighted_graph() if "graph" not in changes else changes["graph"]
-    return [problem.key for problem in check_data(experiment, graph, facts_of(experiment, graph))]
+    return [problem.key for problem in graph_problems(experiment, graph, facts_of(experiment, graph))]
 
 
 def test_what_has_no_formula_refuses_the_graph_before_work_starts() -> None:
@@ -179,7 +179,7 @@ def test_what_has_no_formula_refuses_the_graph_before_work_starts() -> None:
 
 def test_negative_degrees_have_no_root() -> None:
     experiment, graph = experiment_of(small_config(MODELS["gcn"])), signed_graph()
-    (problem,) = check_data(experiment, graph, facts_of(experiment, graph))
+    (problem,) = graph_problems(experiment, graph, facts_of(experiment, graph))
     assert problem.key == "dataset" and "square root" in problem.allowed
 
 

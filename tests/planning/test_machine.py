@@ -38,7 +38,7 @@ def test_a_rank_that_is_alone_needs_neither_latency_nor_link() -> None:
             "flops_tf32": 4e14,
         },
     )
-    assert (machine.host, machine.latency, machine.hosts(1)) == (5e10, 0, True)
+    assert (machine.host, machine.latency, machine.is_filled_by(1)) == (5e10, 0, True)
     assert described("on a host", {**ALONE, "device": "cpu"}).link == math.inf, "nothing is sent"
 
 

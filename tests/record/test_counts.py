@@ -9,7 +9,7 @@ import pytest
 from gnnexp.components.schema import MOST_COUNTED
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import hardware_of, train_of
-from gnnexp.experiment.check import check_ranges
+from gnnexp.experiment.check import range_problems
 from gnnexp.feature_stores.embedding import EmbeddingOptions
 from gnnexp.models.gcn import GCNOptions
 from gnnexp.record.shape import check_job
@@ -31,7 +31,7 @@ def of_a_run(count: int) -> dict[str, Any]:
 
 
 def outside(config: dict[str, Any]) -> list[Problem]:
-    return check_ranges(train_of(config), hardware_of(config))
+    return range_problems(train_of(config), hardware_of(config))
 
 
 def test_a_record_has_the_largest_counts_of_a_configuration():

@@ -123,7 +123,7 @@ def test_other_numbers_of_ranks_are_not_estimated() -> None:
 
 def test_several_whole_nodes_of_a_cluster_are_a_smaller_one() -> None:
     cluster = replace(MACHINE, nodes=4, workers=2)
-    assert [ranks for ranks in range(1, 12) if cluster.hosts(ranks)] == [4, 6, 8], "one node has other links"
+    assert [ranks for ranks in range(1, 12) if cluster.is_filled_by(ranks)] == [4, 6, 8], "one node has other links"
     run = run_of("dgl", 1e6, workers=4)
     assert estimated_s(group_of(run), cluster) == estimate_epoch(work_of(run).scaled(2.0), cluster).epoch_s
 

@@ -145,7 +145,7 @@ def test_a_rank_without_a_gpu_refuses_to_sample_on_one() -> None:
 
 @pytest.mark.parametrize("lacking", ["", "no room"])
 def test_one_rank_without_room_keeps_all_ranks_on_the_host(monkeypatch: pytest.MonkeyPatch, lacking: str) -> None:
-    monkeypatch.setattr(FusedSampler, "_lacks_memory", lambda _, __, shard, *___: lacking if shard.rank == 1 else "")
+    monkeypatch.setattr(FusedSampler, "_why_not_on_gpu", lambda _, __, shard, *___: lacking if shard.rank == 1 else "")
 
     def of_rank(comm: Any, device: str) -> str:
         config = small_config(MODELS["sage"], hardware={"device": "cuda", "workers": 2}, sampler={"device": device})

@@ -125,7 +125,7 @@ def test_all_ranks_choose_the_same_tier(
 ) -> None:
     monkeypatch.setattr(
         FusedSampler,
-        "_lacks_memory",
+        "_why_not_on_gpu",
         lambda _, __, shard, ___, tier: f"no room of {tier}" if lacking.get(tier) == shard.rank else "",
     )
 
@@ -166,7 +166,7 @@ def test_the_memory_of_the_gpu_decides_where_edges_are(monkeypatch: pytest.Monke
 def test_pinned_edges_must_fit_into_the_memory_of_the_host(
     monkeypatch: pytest.MonkeyPatch, tier: str, topology: str, factor: int
 ) -> None:
-    monkeypatch.setattr(FusedSampler, "_lacks_memory", lambda *arguments: "no room" * (arguments[-1] == "device"))
+    monkeypatch.setattr(FusedSampler, "_why_not_on_gpu", lambda *arguments: "no room" * (arguments[-1] == "device"))
     graph = nasty_graph()
     config = config_of(tier=tier, topology=topology)
     config["hardware"]["workers"] = 3
@@ -223,7 +223,8 @@ def test_the_bytes_that_kernels_read_are_those_of_the_batch(fanouts: list[int], 
             batch = sampler.sample(torch.randperm(graph.num_nodes)[:20], BatchKey(7, 0, step))
         drawn = sum(block.num_edges - looped * block.num_dst for block in batch.blocks)
         assert sampler.device_topology is not None
-        width = sum(values.element_size() for values in sampler.device_topology.kinds.values()) + graph.indices.element_size()
+        held = (*sampler.device_topology.kinds.values(), graph.indices)
+        width = sum(values.element_size() for values in held)
         assert batch.far_bytes == counts.totals["host_read_bytes"] == drawn * width > 0
         assert batch.crossing_bytes == counts.totals["h2d_bytes"] + batch.far_bytes
         if step:

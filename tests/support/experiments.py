@@ -12,7 +12,7 @@ from gnnexp.components.plan import Plan, Sizes
 from gnnexp.components.setting import Setting
 from gnnexp.errors import Problem
 from gnnexp.experiment.build import experiment_of, read
-from gnnexp.experiment.check import check_data
+from gnnexp.experiment.check import graph_problems
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.seen import facts_of
 from gnnexp.graph.graph import Graph
@@ -61,7 +61,7 @@ def assembled(
 def data_problems(config: Mapping[str, Any], graph: Graph) -> list[Problem]:
     """What of a configuration (`experiment_in`) does not fit a graph."""
     experiment = experiment_in(config)
-    return check_data(experiment, graph, facts_of(experiment, graph))
+    return graph_problems(experiment, graph, facts_of(experiment, graph))
 
 
 def seen(config: Mapping[str, Any], graph: Graph) -> tuple[Experiment, GraphFacts]:

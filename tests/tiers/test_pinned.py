@@ -24,8 +24,8 @@ def test_a_machine_with_too_little_memory_refuses(monkeypatch: pytest.MonkeyPatc
 
 
 def test_another_process_opens_the_memory_only_if_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    handle, problem = pinned._made(5000, "features")
-    assert not problem
+    handle, refusal = pinned._new_memory(5000, "features")
+    assert refusal is None
     number = os.fstat(handle).st_ino
     mmap.mmap(handle, 5000)[:3] = b"abc"
     found = pinned._opened(os.getpid(), handle, number)
@@ -41,8 +41,8 @@ def test_memory_that_the_system_does_not_give_is_named(monkeypatch: pytest.Monke
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    handle, problem = pinned._made(10, "features")
-    assert handle == -1 and "No space left" in problem
+    handle, refusal = pinned._new_memory(10, "features")
+    assert handle == -1 and "No space left" in str(refusal)
 
 
 def test_no_rows_need_no_memory() -> None:

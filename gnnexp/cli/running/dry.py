@@ -16,7 +16,7 @@ from gnnexp.datasets.generated.shapes import SizeOptions
 from gnnexp.datasets.published.digits import Digits
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import experiment_of
-from gnnexp.experiment.check import check_data, split_notes
+from gnnexp.experiment.check import graph_problems, split_notes
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.seen import facts_of
 from gnnexp.files.cache import cache_root
@@ -64,7 +64,7 @@ def dry_run(options: argparse.Namespace) -> Answer:
         )
         return Answer(document)
     facts = facts_of(experiment, graph)
-    ConfigError.raise_all(check_data(experiment, graph, facts))
+    ConfigError.raise_all(graph_problems(experiment, graph, facts))
     plan = experiment.paradigm.plan(experiment, facts)
     ConfigError.raise_all(plan.problems)
     needed = estimate_memory(experiment, facts, plan, size)

@@ -25,7 +25,7 @@ from gnnexp.config.plugins import note_left_out
 from gnnexp.datasets.base import Dataset
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import Reading, read
-from gnnexp.experiment.check import check_data
+from gnnexp.experiment.check import graph_problems
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.seen import facts_of
 from gnnexp.files.cache import cache_root
@@ -230,7 +230,7 @@ def _data_problems(reading: Reading, problems: Sequence[Problem]) -> list[Proble
     judged = {"hardware", "train", "task", "feature_store", "model", "paradigm"}
     if judged & wrong or reading.experiment is None:
         return []
-    return check_data(reading.experiment, graph, facts_of(reading.experiment, graph))
+    return graph_problems(reading.experiment, graph, facts_of(reading.experiment, graph))
 
 
 def inputs_of(experiment: Experiment) -> dict[str, str]:
@@ -259,7 +259,7 @@ def prepare(experiment: Experiment, run_dir: Path) -> RunArtifacts:
         key = experiment.dataset.key()
         graph, folder = prepare_graph(experiment.dataset, cache_root(), key)
         facts = facts_of(experiment, graph)
-        ConfigError.raise_all(check_data(experiment, graph, facts))
+        ConfigError.raise_all(graph_problems(experiment, graph, facts))
         prepared = RunArtifacts(graph, facts, experiment.paradigm.plan(experiment, facts), folder, key)
         prepared = _placed(experiment, _fit(experiment, prepared, run_dir))
         while prepared.parts is not None:  # now the sizes of the parts are known

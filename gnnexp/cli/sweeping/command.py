@@ -23,7 +23,7 @@ from gnnexp.cli.sweeping.side_by_side import SideBySide, make_slots
 from gnnexp.cli.sweeping.submitted import ArrayExecutor, submits
 from gnnexp.config.compose import ComposedConfig
 from gnnexp.errors import ConfigError, DataError, Problem, ProblemsError
-from gnnexp.experiment.check import check_data
+from gnnexp.experiment.check import graph_problems
 from gnnexp.experiment.seen import facts_of
 from gnnexp.files.cache import cache_root
 from gnnexp.graph.graph import Graph
@@ -218,7 +218,7 @@ def _disk_of(cases: Sequence[QueuedCase]) -> tuple[int, int]:
             graphs[node] = open_graph(folder) if folder.exists() else None
         graph = graphs[node]
         facts = None if graph is None else facts_of(experiment, graph)
-        if graph is None or facts is None or check_data(experiment, graph, facts):
+        if graph is None or facts is None or graph_problems(experiment, graph, facts):
             unknown += 1
         else:
             total += estimate_memory(experiment, facts, experiment.paradigm.plan(experiment, facts), 0).total("disk")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gnnexp.cli.sweeping.definition import override_key, override_text
-from gnnexp.components.signature import Parameter, check_keys, parameters_of_dataclass
+from gnnexp.components.signature import Parameter, key_problems, parameters_of_dataclass
 from gnnexp.errors import Problem
 
 Objective = Literal["val_metric", "time_to_target"]
@@ -100,7 +100,7 @@ def read_tuning(section: Mapping[str, Any], where: str = "tune") -> tuple[Tuning
         where: name of the section in problems.
     """
     options = {str(key): value for key, value in section.items()}
-    problems = check_keys(where, options, {**parameters_of_dataclass(Tuning), **_DISTRIBUTIONS})
+    problems = key_problems(where, options, {**parameters_of_dataclass(Tuning), **_DISTRIBUTIONS})
     wrong = {problem.key.removeprefix(f"{where}.") for problem in problems}
     good = {key: value for key, value in options.items() if key not in wrong}
     ranges = good.pop("distributions", {})
@@ -182,7 +182,7 @@ def _distributions(nodes: Mapping[object, Any], where: str) -> tuple[list[Distri
         if not isinstance(node, Mapping):
             problems.append(Problem(place, node, f"must be {_EXAMPLES}", f"{key}: {_EXAMPLES}"))
             continue
-        wrong = check_keys(place, {str(name): value for name, value in node.items()}, _RANGE)
+        wrong = key_problems(place, {str(name): value for name, value in node.items()}, _RANGE)
         distribution = None if wrong else _distribution(str(key), node)
         if isinstance(distribution, Distribution):
             distributions.append(distribution)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gnnexp.components.signature import Parameter, check_keys, unknown
+from gnnexp.components.signature import Parameter, key_problems, unknown
 from gnnexp.errors import Problem
 from gnnexp.record.runs import MACHINE, RecordedRun
 from gnnexp.reports.labels import said
@@ -103,7 +103,7 @@ def _check(option: object, place: str) -> list[Problem]:
         return [unknown(f"{place}.draw", draw, str(draw), DRAWINGS)]
     needed = {*_NEEDED} - {"y" if draw == "curves" else ""}
     keys = (*_ALL, *_KEYS[draw])
-    problems = check_keys(place, option, {key: Parameter(key, _HINTS[key], key in needed) for key in keys})
+    problems = key_problems(place, option, {key: Parameter(key, _HINTS[key], key in needed) for key in keys})
     right = option.keys() - {problem.key.rpartition(".")[2] for problem in problems}
     if "name" in right and not _NAME.fullmatch(option["name"]):
         problems.append(

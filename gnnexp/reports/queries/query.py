@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gnnexp.components.signature import check_keys, parameters_of_dataclass, unknown
+from gnnexp.components.signature import key_problems, parameters_of_dataclass, unknown
 from gnnexp.config.folders import product_folder
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.reports.figures.chart import DRAWINGS, Chart, ChartPanel
@@ -83,11 +83,11 @@ def _chart(head: str, where: str) -> tuple[Chart | None, list[Problem]]:
         return None, [Problem(where, first, " ".join(str(error).split()), "figure NAME, and keys below it")]
     panels, keys = options.get("panels"), parameters_of_dataclass(Chart)
     panel_options = panels if isinstance(panels, list) else []
-    problems = check_keys(where, {**options, "panels": [ChartPanel(())] * len(panel_options)}, keys)
+    problems = key_problems(where, {**options, "panels": [ChartPanel(())] * len(panel_options)}, keys)
     problems += [
         problem
         for panel in panel_options
-        for problem in check_keys(
+        for problem in key_problems(
             f"{where}.panels", panel if isinstance(panel, dict) else {}, parameters_of_dataclass(ChartPanel)
         )
     ]

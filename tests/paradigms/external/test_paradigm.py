@@ -68,7 +68,7 @@ def test_the_plan_has_a_label_and_a_partition_if_asked() -> None:
         ).experiment
         facts = GraphFacts.of(nasty_graph())
         plan = experiment.paradigm.plan(experiment, facts)
-        assert plan.num_parts == (3 if wanted else None) and not plan.exact
+        assert plan.num_parts == (3 if wanted else None) and not plan.is_exact
         assert plan.approximates.startswith("external system: not checked by gnnexp")
         assert ("model, train" in plan.approximates) == wanted
         lines = estimate_memory(experiment, facts, plan, 10).lines("host")

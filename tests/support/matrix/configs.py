@@ -156,7 +156,7 @@ def reference_of(case: Case) -> tuple[Case, dict[str, Any] | None]:
         "device": "cpu",
     }
     decoupled = config["paradigm"].get("mode") == "decoupled"
-    alone = plan.exact or decoupled
+    alone = plan.is_exact or decoupled
     if alone and "dgl" not in config["sampler"]["_target_"].lower():
         plain |= {"ranks": "1", "parts": "random"}
         same = _case({**chosen, **plain})
