@@ -410,14 +410,14 @@ def test_steps_with_sparse_features_cannot_be_captured(default: dict[str, Any]) 
 @pytest.mark.parametrize(
     ("val", "test", "said"),
     [
-        (1, 1, ""),
-        (1, 0, ""),
+        (1, 1, None),
+        (1, 0, None),
         (0, 1, "there are no validation vertices: the last evaluated epoch counts as the best one"),
         (0, 0, "there are no validation and no test vertices: no epoch is evaluated"),
     ],
 )
 def test_a_run_without_validation_vertices_says_which_epoch_it_takes(
-    default: dict[str, Any], val: int, test: int, said: str
+    default: dict[str, Any], val: int, test: int, said: str | None
 ) -> None:
     graph = nasty_graph()
     splits = replace(graph.splits, val=graph.splits.val[:val], test=graph.splits.test[:test])
