@@ -78,7 +78,7 @@ def restore_values(checkpoint: Checkpoint, model: Model, experiment: Experiment)
     """
     try:
         if type(experiment.paradigm).__module__ in _OF_DGL:
-            from gnnexp.paradigms.dgl.layers import DGLStack
+            from gnnexp.paradigms.dgl_layers import DGLStack
 
             stack = DGLStack(model)
             _copy(checkpoint, stack)

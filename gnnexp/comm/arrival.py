@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -324,20 +324,39 @@ def _arrived(rows: Tensor | PendingExchange[Tensor]) -> Tensor:
     return rows if isinstance(rows, Tensor) else rows.result()
 
 
-def states_of(places: Sequence[ExchangePoint]) -> list[Any]:
-    """States of all exchange points that are not fresh, in order, for a checkpoint."""
-    return [place.state() for place in places if not isinstance(place, Fresh)]
+class KeptExchanges:
+    """The exchange points of a rank that keep rows for later epochs.
 
+    Args:
+        arrival: when rows of other ranks are used.
+        points: all exchange points of the rank, in order. Fresh ones keep nothing.
+        device: device of the rows.
+    """
 
-def restore_all(places: Sequence[ExchangePoint], states: Sequence[Any], device: torch.device) -> None:
-    """Restore the result of `states_of`."""
-    for place, state in zip([place for place in places if not isinstance(place, Fresh)], states, strict=True):
-        place.restore(state, device)
+    def __init__(self, arrival: Arrival, points: Iterable[ExchangePoint], device: torch.device) -> None:
+        self._arrival, self._device = arrival, device
+        self._points = [point for point in points if not isinstance(point, Fresh)]
 
+    def drain(self) -> None:
+        """Wait for all pending exchanges."""
+        for point in self._points:
+            point.drain()
 
-def take_skipped_bytes(places: Sequence[ExchangePoint]) -> int:
-    """Bytes that this rank did not send since the last call."""
-    skipped = sum(place.skipped_bytes for place in places)
-    for place in places:
-        place.skipped_bytes = 0
-    return skipped
+    def take_counts(self) -> dict[str, int]:
+        """Bytes that this rank did not send since the last call, because old rows were used."""
+        if self._arrival.kind != "stale":
+            return {}
+        skipped = sum(point.skipped_bytes for point in self._points)
+        for point in self._points:
+            point.skipped_bytes = 0
+        return {"comm/bytes_skipped": skipped}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The kept rows, sums and gradients, for a checkpoint; empty if everything is fresh."""
+        return {self._arrival.kind: [point.state() for point in self._points]} if self._arrival.epochs else {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the result of `state_dict`."""
+        if state:
+            for point, kept in zip(self._points, state[self._arrival.kind], strict=True):
+                point.restore(kept, self._device)

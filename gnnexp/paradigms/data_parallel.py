@@ -32,6 +32,7 @@ from gnnexp.paradigms.checks import (
 from gnnexp.paradigms.loops.global_batch import Ready
 from gnnexp.paradigms.loops.mini_batch import MiniBatchTrainer, approximated
 from gnnexp.paradigms.loops.rank_batch import RankBatch
+from gnnexp.paradigms.loops.shares import Shares
 from gnnexp.paradigms.loops.targets import Assign
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.samplers.device_remote import remote_expansion
@@ -122,7 +123,7 @@ class DataParallelTrainer(MiniBatchTrainer[Batch, Loaded]):
     """Trains a rank's micro-batches. With a partitioned topology, ranks ask owners for the edges."""
 
     def __init__(self, job: Job, assign: Assign) -> None:
-        super().__init__(job, assign)
+        super().__init__(job, Shares(job, assign))
         self._kept: tuple[Tensor, InputRows] | None = None
         self._reads_stored = bool(job.stored_rows)
         self._sample: Callable[[Tensor, BatchKey, int], Batch] = job.sampler.sample
@@ -153,8 +154,8 @@ class DataParallelTrainer(MiniBatchTrainer[Batch, Loaded]):
         kept = self._kept
         if kept is not None and kept[0] is batch.input_ids:
             return kept[1]
-        there = store.on_device and batch.host_ids is not None
-        ids = batch.blocks[0].src_ids if there else batch.input_ids
+        is_on_device = store.on_device and batch.host_ids is not None
+        ids = batch.blocks[0].src_ids if is_on_device else batch.input_ids
         features = store.read_stored(ids) if self._reads_stored else store.read(ids)
         if self.schedule.num_batches == 1 and not store.is_collective:
             self._kept = (batch.input_ids, features)

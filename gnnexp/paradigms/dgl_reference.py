@@ -45,7 +45,7 @@ from gnnexp.paradigms.checks import (
     vertices_only,
     whole_topology,
 )
-from gnnexp.paradigms.dgl.layers import SUPPORTED, DGLStack, adds_self_loops, refusal_of
+from gnnexp.paradigms.dgl_layers import SUPPORTED, DGLStack, adds_self_loops, refusal_of
 from gnnexp.paradigms.trainer import B, EpochCounts, Trainer
 from gnnexp.tasks.base import Examples
 
@@ -232,13 +232,29 @@ class DGLReferenceTrainer(DGLTrainer[DGLBatch]):
         self.work.clear()
         return EpochCounts(counts, untimed=together)
 
-    def state_dict(self) -> dict[str, Any]:
+    @property
+    def own_state(self) -> OrderOfTargets:
         """The order of this rank's targets: DGL's loader shuffles the order of the last epoch."""
-        return {"order": self.loader.dataset._indices.clone()}
+        return OrderOfTargets(self.loader.dataset._indices)
+
+
+@dataclass(frozen=True, eq=False)
+class OrderOfTargets:
+    """An order of targets that a loader shuffles in place.
+
+    Attributes:
+        order: `[n]` targets.
+    """
+
+    order: Tensor
+
+    def state_dict(self) -> dict[str, Any]:
+        """A copy of the order."""
+        return {"order": self.order.clone()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the order of this rank's targets."""
-        self.loader.dataset._indices.copy_(state["order"])
+        """Restore the order."""
+        self.order.copy_(state["order"])
 
 
 def _count_bucket(comm: Communicator, bucket: Any) -> Any:  # noqa: ANN401

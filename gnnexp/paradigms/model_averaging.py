@@ -9,7 +9,7 @@ A rank holds one part at a time, and loads the next one while it trains.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -22,23 +22,26 @@ from gnnexp.components.plan import Plan, Sizes
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.block import Batch, BatchKey, Block
+from gnnexp.graph.parts import PartSizes
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.kernels.pool import Pool
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
+from gnnexp.paradigms.checks import plain_features, vertices_only, whole_topology
 from gnnexp.paradigms.loops.global_batch import AutogradTrainer, Ready
 from gnnexp.paradigms.loops.pipeline import prepared
 from gnnexp.paradigms.loops.rank_batch import of_vertices
 from gnnexp.paradigms.parts.active_part import ActivePart, load_part
 from gnnexp.paradigms.parts.allocation import num_parts, parts_of
 from gnnexp.paradigms.parts.local_models import LocalModels
-from gnnexp.paradigms.parts.needs import drawn_from_parts, least_sizes, part_needs
-from gnnexp.paradigms.parts.options import batch_size_of, check_averaging, fitting_parts, memory_of, option_problems
+from gnnexp.paradigms.parts.needs import drawn_from_parts, feature_bytes, least_sizes, part_needs, topology_bytes
 from gnnexp.paradigms.trainer import EpochCounts, Trainer
 
 # Targets of the empty batch that a rank yields while other ranks still have steps to run.
 _NO_TARGETS = torch.empty(0, dtype=torch.int64)
+# At most this many times the parts of section III-C: with more parts, halos hardly shrink.
+_MOST_TIMES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,16 +80,68 @@ class ModelAveraging(Paradigm):
     always_partitioned: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if problems := option_problems(self):
-            raise ConfigError(problems)
+        problems = []
+        if self.sync_every < 1:
+            problems.append(
+                Problem("paradigm.sync_every", self.sync_every, "must be 1 or more epochs", "set paradigm.sync_every=1")
+            )
+        if self.local_batch_size is not None and self.local_batch_size < 1:
+            problems.append(
+                Problem(
+                    "paradigm.local_batch_size",
+                    self.local_batch_size,
+                    "must be 1 or more, or null",
+                    "set paradigm.local_batch_size=null",
+                )
+            )
+        if self.memory is not None and self.memory < 1:
+            problems.append(
+                Problem("paradigm.memory", self.memory, "must be bytes, or null", "set paradigm.memory=null")
+            )
+        ConfigError.raise_all(problems)
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts: epochs between averages, and samplers and stores that a part cannot have."""
-        return check_averaging(experiment, self)
+        name, every, eval_every = "model_averaging", self.sync_every, experiment.train.eval_every
+        problems = [
+            *plain_features(experiment, name),
+            *whole_topology(experiment, name),
+            *vertices_only(experiment, name, "the ends of a link are in different parts"),
+        ]
+        if (eval_every or 0) % every:
+            problems.append(
+                Problem(
+                    "train.eval_every",
+                    eval_every,
+                    f"must be a multiple of {every} (paradigm.sync_every): between averages there is no model to "
+                    "evaluate",
+                    f"set train.eval_every={every}",
+                )
+            )
+        if experiment.schedule is not None and experiment.schedule.interval == "step":
+            problems.append(
+                Problem(
+                    "scheduler.interval",
+                    "step",
+                    "parts take turns, so that their steps are not those of the run",
+                    "set scheduler.interval=epoch",
+                )
+            )
+        memory, reserve = self._memory_of(experiment), self.reserve
+        if reserve is not None and not (memory is not None and 0 <= reserve < memory):
+            problems.append(
+                Problem(
+                    "paradigm.reserve",
+                    reserve,
+                    f"must be 0 or more and below the memory of a rank ({memory})",
+                    "set paradigm.reserve=null, or paradigm.memory",
+                )
+            )
+        return problems
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan, with the number of parts of section III-C, or more if halos need it. Uncut parts are even."""
-        memory = memory_of(experiment, self)
+        memory = self._memory_of(experiment)
         count = min(
             facts.num_nodes,
             num_parts(
@@ -95,9 +150,9 @@ class ModelAveraging(Paradigm):
         )
         chosen = experiment.partitioner.num_parts
         parts = least_sizes(facts, count if chosen == "auto" else chosen) if sizes is None else sizes
-        batch_size = batch_size_of(self, experiment.train.batch_size, len(parts))
+        batch_size = self.part_batch_size(experiment.train.batch_size, len(parts))
         alone = sizes is not None and len(sizes) == 1
-        wanted = count if sizes is None else fitting_parts(experiment, facts, self, sizes, count)
+        wanted = count if sizes is None else self._fitting_parts(experiment, facts, sizes, count)
         return Plan(
             len(parts) if isinstance(wanted, Problem) else wanted,
             drawn_from_parts(parts, experiment.num_ranks, batch_size),
@@ -109,6 +164,27 @@ class ModelAveraging(Paradigm):
             problems=(wanted,) if isinstance(wanted, Problem) else (),
         )
 
+    def _fitting_parts(
+        self, experiment: Experiment, facts: GraphFacts, sizes: Sequence[PartSizes], least: int
+    ) -> int | Problem:
+        """The number of parts that fits the memory of a rank. Section III-C counts `least` parts without their halos.
+
+        If each cut part fits, their number. Else twice as many, if partitioner.num_parts=auto.
+        """
+        memory, count = self._memory_of(experiment), len(sizes)
+        largest = max(topology_bytes(facts, size) + feature_bytes(facts, size) for size in sizes)
+        if memory is None or largest <= memory:
+            return count
+        if experiment.partitioner.num_parts == "auto" and 2 * count <= min(_MOST_TIMES * least, facts.num_nodes):
+            return 2 * count
+        key = "hardware.device_memory" if self.memory is None else "paradigm.memory"
+        return Problem(
+            key,
+            memory,
+            f"the largest of {count} parts has {largest} bytes of topology and features, its halo included",
+            f"set partitioner.num_parts={2 * count}, or {key}={largest} or more",
+        )
+
     @property
     def _approximates(self) -> str:
         halo = "" if self.full_neighbors else "; neighbours in other parts are missing"
@@ -116,6 +192,16 @@ class ModelAveraging(Paradigm):
             f"every part trains a model of its own, averaged every {self.sync_every} epochs; beyond the first hop "
             f"a halo vertex aggregates what its part holds{halo}"
         )
+
+    def _memory_of(self, experiment: Experiment) -> int | None:
+        """M, bytes of a rank; None if no option says it."""
+        return experiment.hardware.device_memory if self.memory is None else self.memory
+
+    def part_batch_size(self, whole: int | None, parts: int) -> int | None:
+        """Targets of a part's batch, for `whole` targets in a global batch (`train.batch_size`); None: all targets."""
+        if self.local_batch_size is not None or whole is None:
+            return self.local_batch_size
+        return -(-whole // parts)
 
     def trainer(self, job: Job) -> Trainer[Any]:
         """A trainer that trains part by part."""
@@ -216,7 +302,7 @@ class AveragingTrainer(AutogradTrainer[Local]):
         return active
 
     def _batch_size(self) -> int | None:
-        return batch_size_of(self.options, self.job.experiment.train.batch_size, len(self._sizes))
+        return self.options.part_batch_size(self.job.experiment.train.batch_size, len(self._sizes))
 
     def _longest(self) -> int:
         """Steps per epoch of the rank with the most steps."""
@@ -244,8 +330,8 @@ class AveragingTrainer(AutogradTrainer[Local]):
                 self.count("tier/h2d_bytes", sum(block.nbytes() for block in batch.blocks))
                 self.work.add(active.store.take_counts())
                 own = of_vertices(batch.targets, batch.global_count)
-                there = batch.to(self.job.device)
-                return Local(there, features, own=own.to(self.job.device, there))
+                on_device = batch.to(self.job.device)
+                return Local(on_device, features, own=own.to(self.job.device, on_device))
 
         return prepare
 
@@ -300,10 +386,7 @@ class AveragingTrainer(AutogradTrainer[Local]):
             "local_batch_size": self._batch_size(),
         }
 
-    def state_dict(self) -> dict[str, Any]:
+    @property
+    def own_state(self) -> LocalModels:
         """Model and optimizer state of every part of this rank."""
-        return self._models.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore models and optimizer states of the same parts."""
-        self._models.load_state_dict(state)
+        return self._models

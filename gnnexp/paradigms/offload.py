@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.components.facts import GraphFacts, Need
+from gnnexp.components.locate import choice_of, target_of
 from gnnexp.components.plan import Plan, Resident, Sizes
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
@@ -27,13 +28,15 @@ from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.measure.memory import give_back_heap
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
-from gnnexp.paradigms.checks import after_layer, block_degrees, one_part_per_rank, pairs
-from gnnexp.paradigms.chunks.chunking import Chunking
-from gnnexp.paradigms.loops.full_graph import FullGraphTrainer, Whole, check_full_graph
+from gnnexp.paradigms.checks import after_layer, block_degrees, block_layers, learns_weights, one_part_per_rank, pairs
+from gnnexp.paradigms.loops.chunking import Chunking
+from gnnexp.paradigms.loops.computed import Computed
+from gnnexp.paradigms.loops.full_graph import FullGraphTrainer, RankGraph, Whole, check_full_graph
+from gnnexp.paradigms.loops.local_chunks import layers_of
 from gnnexp.paradigms.loops.rank_batch import RankBatch
-from gnnexp.paradigms.offloading.checks import check_offload, host_bytes
-from gnnexp.paradigms.offloading.options import Keep, check_layers, option_problems
-from gnnexp.paradigms.offloading.plan import OffloadPlan
+from gnnexp.paradigms.offloading.memory import layer_works, smallest_budget
+from gnnexp.paradigms.offloading.plan import Keep, OffloadPlan, may_keep_sums, planned_reads, row_widths
+from gnnexp.paradigms.offloading.rows import SlotPlan
 from gnnexp.paradigms.offloading.start import ReadRows
 from gnnexp.paradigms.offloading.sweep import Sweeps
 from gnnexp.paradigms.trainer import EpochCounts, Trainer
@@ -72,8 +75,17 @@ class Offload(Paradigm):
     always_partitioned: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if problems := option_problems(self):
-            raise ConfigError(problems)
+        problems = self.chunking.problems()
+        if self.reorganise and not (self.dedup.inter and self.dedup.intra):
+            problems.append(
+                Problem(
+                    "reorganise",
+                    True,
+                    "puts chunks in an order for both kinds of dedup",
+                    "set paradigm.reorganise=false, or paradigm.dedup={inter: true, intra: true}",
+                )
+            )
+        ConfigError.raise_all(problems)
 
     @property
     def chunking(self) -> Chunking:
@@ -86,13 +98,45 @@ class Offload(Paradigm):
             *check_full_graph(experiment, "offload"),
             *one_part_per_rank(experiment),
             *block_degrees(experiment, "offload"),
-            *check_layers(experiment, self),
+            *self._layer_problems(experiment),
             *after_layer(experiment, "offload", "computes them twice"),
         ]
 
+    def _layer_problems(self, experiment: Experiment) -> list[Problem]:
+        """Conflicts with the model: kept sums need constant weights, and a budget needs layers of known memory."""
+        problems, model = [], choice_of(experiment.model)
+        if self.keep == "sums" and (learns_weights(experiment) or block_layers(experiment)):
+            problems.append(
+                Problem(
+                    "paradigm.keep",
+                    "sums",
+                    f"the aggregation of {model} has learned weights: its gradient needs what was aggregated",
+                    "set paradigm.keep=outputs",
+                )
+            )
+        if self.rows == "projected" and block_layers(experiment):
+            problems.append(
+                Problem(
+                    "paradigm.rows",
+                    "projected",
+                    f"layers of {model} have no projection of their own",
+                    "set paradigm.rows=cheapest",
+                )
+            )
+        if self.device_memory is not None and block_layers(experiment):
+            problems.append(
+                Problem(
+                    "paradigm.device_memory",
+                    self.device_memory,
+                    f"what layers of {model} take is not known",
+                    "set paradigm.chunks=<number> and paradigm.device_memory=null",
+                )
+            )
+        return problems
+
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan, with one part for each rank. Features stay on the host and cross with chunks that read them."""
-        problems = check_offload(experiment, facts, self)
+        problems = self._data_problems(experiment, facts)
         return Plan(
             experiment.num_ranks,
             drawn_from_graph(experiment, facts),
@@ -102,10 +146,54 @@ class Offload(Paradigm):
             problems=tuple(problems),
         )
 
+    def _data_problems(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
+        """Problems: sparse features, trained features that are not projected, or a budget below single vertices."""
+        if facts.sparse:
+            return [
+                Problem(
+                    "paradigm",
+                    target_of(experiment.paradigm),
+                    "chunks take dense rows, and the features are sparse",
+                    "set dataset.sparse=false",
+                )
+            ]
+        if facts.trains_features and (self.rows == "raw" or block_layers(experiment)):
+            key, value = ("paradigm.rows", "raw") if self.rows == "raw" else ("model", target_of(experiment.model))
+            return [
+                Problem(
+                    key,
+                    value,
+                    "rows that are trained are read projected: their gradients are added up before they cross",
+                    "set paradigm.rows=cheapest, and choose model=sage, gcn, gat, gin or rgcn",
+                )
+            ]
+        if self.device_memory is None:
+            return []
+        model, dtype = experiment.model, getattr(torch, experiment.train.dtype)
+        layers = layers_of(model, facts)
+        projects, reads = planned_reads(layers, self.rows, facts)
+        kept = ([False] * len(layers), may_keep_sums(layers, self.keep))
+        works = [
+            layer_works(layers, projects, reads, sums, trained=facts.trains_features, weighted=facts.weighted)
+            for sums in kept
+        ]
+        needs = [smallest_budget(facts, work, dtype, experiment.num_ranks, model.needs.self_loops) for work in works]
+        needed = max((bytes_ for bytes_ in needs if bytes_ is not None), default=0)
+        if needed <= self.device_memory:
+            return []
+        return [
+            Problem(
+                "paradigm.device_memory",
+                self.device_memory,
+                f"the largest vertices as chunks of their own take {needed} bytes",
+                f"set paradigm.device_memory={needed} or more",
+            )
+        ]
+
     def _needs(self, experiment: Experiment, facts: GraphFacts) -> list[Need]:
         """Memory for vertex data of all layers (RAM or files), topology with its transpose, and chunks."""
         in_ram = self.host == "ram"
-        rows, sums = host_bytes(experiment, facts, self)
+        rows, sums = self._host_bytes(experiment, facts)
         return [
             Need("vertex data of all layers", "host" if in_ram else "disk", rows),
             *([] if in_ram else [Need("gradients of a layer, while they are added up", "host", sums)]),
@@ -120,6 +208,23 @@ class Offload(Paradigm):
             Need("chunks (paradigm.device_memory)", "device", self.device_memory or 0),
             Need("pinned memory through which rows cross", "host", self._staged_bytes(experiment, facts)),
         ]
+
+    def _host_bytes(self, experiment: Experiment, facts: GraphFacts) -> tuple[int, int]:
+        """`(rows, sums)`: bytes that a rank keeps on the host at most.
+
+        Rows include gradients of the targets' logits. Sums are the gradients of one layer, which stay in RAM while they
+        are added up, if rows are in files (`HostTier.to_add_up`).
+        """
+        model, size = experiment.model, getattr(torch, experiment.train.dtype).itemsize
+        layers = layers_of(model, facts)
+        projects, reads = planned_reads(layers, self.rows, facts)
+        widths = row_widths(reads, projects, may_keep_sums(layers, self.keep))
+        slots = SlotPlan.of(widths, facts.num_features)
+        vertices = -(-facts.num_nodes // experiment.num_ranks)
+        outputs = vertices if pairs(experiment) else facts.num_train
+        rows = slots.num_bytes(vertices, size) + size * outputs * facts.num_classes
+        rows += size * vertices * facts.num_features * facts.trains_features
+        return rows, vertices * size * max((it.read.rows for it in widths if it.gradients), default=0)
 
     def _staged_bytes(self, experiment: Experiment, facts: GraphFacts) -> int:
         """An upper bound of the pinned memory of rows on their way to a GPU and back (`DeviceTier`); 0 without a GPU.
@@ -149,38 +254,53 @@ class Offload(Paradigm):
         """A trainer that trains chunk by chunk."""
         return OffloadTrainer(job, self)
 
+    def planned(self, job: Job, own: Tensor) -> OffloadPlan:
+        """The plan for a rank's `own` vertices `[n]`. All ranks call."""
+        return OffloadPlan.of(
+            job, own, self.chunking, self.dedup, rows=self.rows, keep=self.keep, reorganise=self.reorganise
+        )
+
+    def sweeps(self, job: Job, own: Tensor, plan: OffloadPlan) -> Sweeps:
+        """The sweeps over a rank's chunks."""
+        return Sweeps(job, own, plan, self.host, prefetch=self.prefetch, inter=self.dedup.inter)
+
 
 class OffloadTrainer(FullGraphTrainer):
     """Trains a rank's part in chunks, with a plan of the rows that move between them."""
 
     def __init__(self, job: Job, options: Offload) -> None:
-        super().__init__(job)
+        super().__init__(job, outputs_device=torch.device("cpu"))  # the host tier has the outputs
         assert job.shard.partition is not None
         self.own = job.shard.partition.vertices_of(job.shard.part)
-        self.planned = job.once.of("plan", lambda: OffloadPlan.of(job, self.own, options))
+        self.planned = job.once.of("plan", lambda: options.planned(job, self.own))
         give_back_heap()  # the plan listed row by row which chunk reads what; this memory is free now
         pool = job.model.backend.pool
         if options.device_memory is not None and pool is not None:
             pool.idle_limit_bytes = options.device_memory
-        self.blocks = ()  # nothing is on the device between chunks
-        self.sweeps = job.once.of("sweeps", lambda: Sweeps(job, self.own, self.planned, options))
+        self.held = RankGraph(self.own, (), self._computed())  # no block is on the device between chunks
+        self.sweeps = job.once.of("sweeps", lambda: options.sweeps(job, self.own, self.planned))
+
+    def _computed(self) -> Computed:
+        """Edges of every layer, and those of layers that backward runs again. Every destination has one chunk."""
+        edges, keeps = self.planned.num_edges, self.planned.keeps_sums
+        work = {
+            "edges_computed": edges * len(keeps),
+            "edges_computed_again": edges * keeps.count(False),
+            "edges_redundant": 0,
+        }
+        return Computed([edges] * len(keeps), [self.own.numel()] * len(keeps), work)
 
     def load(self) -> Rows:
         """Load features of the own vertices to the host tier."""
         return self.sweeps.load()
 
     # --- the iteration ---------------------------------------------------------------------------------------------
-    @property
-    def outputs_device(self) -> torch.device:
-        """The CPU: the host tier has the outputs."""
-        return torch.device("cpu")
-
     def forward_backward(self, batch: Whole) -> tuple[Tensor, int]:
         """Run Algorithm 1: all layers forward, the loss, all layers backward."""
         timer, key, sweeps, layers = self.job.timer, batch.batch.key, self.sweeps, self.job.model.num_layers
         assert batch.own is not None
         with timer.phase("forward"):
-            self.count_computed(batch)
+            self.count_computed(batch.computed)
             sweeps.project_features(key)
             for index in range(layers - 1):
                 sweeps.forward(index, key)
@@ -200,28 +320,20 @@ class OffloadTrainer(FullGraphTrainer):
         with job.timer.phase("forward"):
             last = self.sweeps.last_outputs(key).requires_grad_()
             outputs = own.outputs(last, comm)
-            there = job.tier.enter(outputs.detach(), counted="tier/h2d_rows_endpoints")
-        loss, given = self.task_loss(there, own)
+            on_device = job.tier.enter(outputs.detach(), counted="tier/h2d_rows_endpoints")
+        loss, gradient = self.task_loss(on_device, own)
         with job.timer.phase("backward"):
             back = torch.empty_like(outputs)
-            job.tier.leave(given, back, "tier/d2h_rows_endpoints")
+            job.tier.leave(gradient, back, "tier/d2h_rows_endpoints")
             job.tier.settle()
             outputs.backward(back)  # type: ignore[no-untyped-call]
             last.requires_grad_(False)
             assert last.grad is not None
-            gradient, last.grad = last.grad, None
-            last.copy_(gradient)
+            of_last, last.grad = last.grad, None
+            last.copy_(of_last)
         return loss
 
     # --- counts ----------------------------------------------------------------------------------------------------
-    def count_computed(self, ready: Whole) -> None:
-        """Count the edges of every layer, and the edges of layers that backward runs again."""
-        edges, keeps = self.planned.num_edges, self.planned.keeps_sums
-        self.count("edges_computed", edges * len(keeps))
-        self.count("edges_computed_again", edges * keeps.count(False))
-        self.count("edges_redundant", 0)  # every destination has one chunk
-        self.count_layers([edges] * len(keeps), [self.own.numel()] * len(keeps))
-
     def end_epoch(self) -> EpochCounts:
         """The counts of the epoch. Rank 0 adds the volumes of a sweep over all ranks (section 5.3)."""
         found = super().end_epoch()

@@ -42,9 +42,9 @@ from gnnexp.paradigms.checks import (
 )
 from gnnexp.paradigms.columns.sliced_layer import Pull, SlicedLayer
 from gnnexp.paradigms.loops.global_batch import Ready
-from gnnexp.paradigms.loops.gradients import FlatGradients, Trained
 from gnnexp.paradigms.loops.mini_batch import MiniBatchTrainer, approximated
 from gnnexp.paradigms.loops.rank_batch import RankBatch
+from gnnexp.paradigms.loops.shares import Shares
 from gnnexp.paradigms.trainer import Trainer
 
 
@@ -139,25 +139,11 @@ class PushPullTrainer(MiniBatchTrainer[Sampled, Pushed]):
     """Trains a rank's micro-batches, and its columns of the first layer for all ranks. It keeps only those weights."""
 
     def __init__(self, job: Job, pull: Pull) -> None:
-        super().__init__(job, "even")
+        super().__init__(job, Shares(job, "even"))
         assert isinstance(job.store, SlicedStore | SlicedEmbeddingStore)
         dims = job.store.dims
         self.first = job.once.of("sliced layer", lambda: SlicedLayer(job.model, dims, job.comm, pull))
-        # Every rank's batch went through the slice. So its gradients are complete and need no all-reduce.
-        self.sliced = FlatGradients(self.first.sliced, None, job.dtype, job.device)
-        own = {id(p) for p in self.first.sliced}
-        whole = (p for p in job.model.parameters() if id(p) not in own)
-        self.gradients = FlatGradients(whole, job.comm, job.dtype, job.device)
-
-    @property
-    def trained(self) -> tuple[Trained, ...]:
-        """All that is trained, with the slice."""
-        return (*super().trained, self.sliced)
-
-    def memory(self) -> dict[str, int]:
-        """Bytes by kind. Gradients of the slice are held once, because they need no all-reduce."""
-        held, flat = super().memory(), self.sliced.flat
-        return {**held, "buffers_bytes": held["buffers_bytes"] + flat.numel() * flat.element_size()}
+        self.train_slices(self.first.sliced)  # every rank's batch goes through the slice
 
     def sample(self, own: RankBatch, key: BatchKey) -> Sampled:
         """Sample a micro-batch, and push its first block to all ranks."""

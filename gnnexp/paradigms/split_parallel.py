@@ -13,7 +13,6 @@ model runs unchanged. If `group_size` is smaller than the number of ranks, it is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -38,10 +37,12 @@ from gnnexp.paradigms.checks import (
     refuses_hidden_links,
     whole_rows,
 )
+from gnnexp.paradigms.loops.computed import Computed
 from gnnexp.paradigms.loops.global_batch import Ready
 from gnnexp.paradigms.loops.mini_batch import MiniBatchTrainer, approximated
-from gnnexp.paradigms.loops.rank_batch import RankBatch, from_owners
-from gnnexp.paradigms.loops.targets import Assign, targets_of_rank
+from gnnexp.paradigms.loops.rank_batch import RankBatch
+from gnnexp.paradigms.loops.shares import GroupShares
+from gnnexp.paradigms.loops.targets import Assign
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.samplers.device_split import splitter
 from gnnexp.samplers.layerwise import LayerSampler
@@ -61,6 +62,11 @@ class LoadedSplit(Ready):
     shuffles: tuple[ShuffleIndex, ...]
     cross_edges: tuple[int, ...]
     features: Rows
+
+    @property
+    def computed(self) -> Computed:
+        """What this rank computes. The split counted edges from foreign sources."""
+        return Computed.of_sampled(self.batch, self.cross_edges)
 
 
 @dataclass(frozen=True)
@@ -165,37 +171,9 @@ class SplitTrainer(MiniBatchTrainer[SplitBatch, LoadedSplit]):
     """Trains a rank's split of every mini-batch of its group."""
 
     def __init__(self, job: Job, assign: Assign) -> None:
-        super().__init__(job, assign)
+        super().__init__(job, GroupShares(job, assign))
         assert isinstance(job.sampler, LayerSampler)
         self.splitter = splitter(job.sampler, job.shard, job.batch_comm, job.model.num_layers)
-
-    @property
-    def drawing_unit(self) -> int:
-        """Number of the group: its ranks draw the same neighbours."""
-        return self.job.comm.rank // self.job.shard.num_parts
-
-    def targets_of(self, epoch: int) -> Callable[[int], tuple[Tensor, Tensor]]:
-        """For a step: this rank's targets (its vertices, or some links, of the group's share), and all targets."""
-        if self.assign == "stratified":
-            return super().targets_of(epoch)
-        comm, shard, order = self.job.comm, self.job.shard, self.schedule.order(epoch)
-        size = shard.num_parts
-
-        def of_step(step: int) -> tuple[Tensor, Tensor]:
-            targets = self.schedule.global_batch(order, step)
-            ours = targets_of_rank(targets, comm.rank // size, comm.size // size)
-            if self.job.task.options.pairs:
-                return targets_of_rank(ours, comm.rank % size, size), targets
-            return shard.owned_of(ours), targets
-
-        return of_step
-
-    def rank_batch(self, targets: Tensor, batch: Tensor, key: BatchKey) -> RankBatch:
-        """What the loss reads. Owners compute the ends of links."""
-        if not self.job.task.options.pairs:
-            return super().rank_batch(targets, batch, key)
-        examples = self.job.task.examples(targets, batch, key)
-        return from_owners(examples, batch.numel(), self.job.shard.owner, self.job.batch_comm)
 
     def sample(self, own: RankBatch, key: BatchKey) -> SplitBatch:
         """Algorithm 1: sample hop by hop, and split the mixed frontier by owner."""
@@ -224,7 +202,3 @@ class SplitTrainer(MiniBatchTrainer[SplitBatch, LoadedSplit]):
             return shuffle(rows, ready.shuffles[layer], self.job.group_comm, "activations" if layer else "features")
 
         return self.job.model(ready.batch, ready.features, exchange)  # type: ignore[no-any-return]
-
-    def cross_edges(self, ready: LoadedSplit) -> Sequence[int]:
-        """Edges from foreign sources, which the split counted."""
-        return ready.cross_edges

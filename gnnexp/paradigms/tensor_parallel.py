@@ -22,11 +22,11 @@ from gnnexp.models.layer import Layer
 from gnnexp.ops.products import matmul_problems
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.checks import block_degrees
-from gnnexp.paradigms.chunks.chunking import UNCUT, Chunking
 from gnnexp.paradigms.columns.checks import check_columns, check_coupled, check_decoupled, chunk_cost
 from gnnexp.paradigms.columns.coupled import CoupledTrainer
 from gnnexp.paradigms.columns.decoupled import DecoupledTrainer
 from gnnexp.paradigms.columns.edge_attention import AttentionWork
+from gnnexp.paradigms.loops.chunking import UNCUT, Chunking
 from gnnexp.paradigms.loops.full_graph import check_full_graph
 from gnnexp.paradigms.trainer import Trainer
 

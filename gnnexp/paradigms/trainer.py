@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, final
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,16 @@ class EpochCounts:
     batches: dict[str, list[list[int]]] = field(default_factory=dict)
     untimed: frozenset[Phase] = frozenset()
     captured_bytes: int = 0
+
+
+class Stateful(Protocol):
+    """What has a state that checkpoints hold."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state: tensors and plain values."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the result of `state_dict`."""
 
 
 class Trainer(ABC, Generic[B]):
@@ -91,12 +101,21 @@ class Trainer(ABC, Generic[B]):
         """Choices made for the user, with reasons, and counts of the run. These plain values are recorded."""
         return {}
 
-    def state_dict(self) -> dict[str, Any]:
-        """State of this rank, besides model and optimizer, that a resumed run needs: tensors and plain values."""
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state that `state_dict` gave on this rank.
+    @property
+    def own_state(self) -> Stateful | None:
+        """What this rank keeps besides model and optimizer, and a resumed run needs; None if that is nothing.
 
         If ranks have state of their own, a run resumes only with the same number of ranks.
         """
+        return None
+
+    @final
+    def state_dict(self) -> dict[str, Any]:
+        """The state of `own_state`; empty if there is none."""
+        return {} if self.own_state is None else self.own_state.state_dict()
+
+    @final
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state that `state_dict` gave on this rank."""
+        if self.own_state is not None:
+            self.own_state.load_state_dict(state)

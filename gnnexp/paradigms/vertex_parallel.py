@@ -23,8 +23,8 @@ from gnnexp.errors import ConfigError, Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.job import Job
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
-from gnnexp.paradigms.chunks.chunking import UNCUT, Chunking
-from gnnexp.paradigms.chunks.local_chunks import check_chunks
+from gnnexp.paradigms.loops.chunking import UNCUT, Chunking
+from gnnexp.paradigms.loops.local_chunks import check_chunks
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.paradigms.vertices.checks import (
     check_budget,
@@ -54,7 +54,7 @@ class VertexParallel(Paradigm):
         staleness: for `stale`: age of fetched rows in epochs, at most; 0 is exact.
         delay: delay of other ranks' rows and sums, in epochs (DistGNN's cd-r); 0 is exact.
         chunks, device_memory: number or size of the ranges of destinations that a layer computes one after another,
-            see `chunks/chunking.py`.
+            see `loops/chunking.py`.
     """
 
     dependency: Dependency = "communicate"

@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, final
 
 from torch import Tensor
 
@@ -91,6 +91,7 @@ class Partitioner(ABC):
         return 0
 
     @property
+    @final
     def reads_file(self) -> str | None:
         """The file or folder (`path`) whose content also decides the result, or None."""
         path = vars(self).get("path")
@@ -111,6 +112,7 @@ class Partitioner(ABC):
         raise NotImplementedError("a partitioner with presampled_epochs above 0 must implement weigh_by")
 
     @property
+    @final
     def method(self) -> str:
         """Name of the method: the name of the module, as in `conf/partitioner/<name>.yaml`."""
         return type(self).__module__.rpartition(".")[2]
@@ -124,10 +126,12 @@ class Partitioner(ABC):
         """The options that decide the result, without `num_parts`."""
         return {name: value for name, value in vars(self).items() if name != "num_parts" and not name.startswith("_")}
 
+    @final
     def resolve(self, num_ranks: int) -> int:
         """Number of parts in a run with `num_ranks` ranks."""
         return num_ranks if self.num_parts == "auto" else self.num_parts
 
+    @final
     def key(self, graph_key: str, num_parts: int, presample_key: str = "") -> str:
         """Content key of the partition, 64 hexadecimal digits. Equal keys mean equal partitions."""
         content = {
@@ -166,6 +170,7 @@ class Partitioner(ABC):
 
         return self.timed(assign, graph, num_parts, graph_key)
 
+    @final
     def timed(
         self, assign: Callable[[], Owners], graph: Graph | EdgeStream, num_parts: int, graph_key: str
     ) -> Partition:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, final
 
 import numpy as np
 import torch
@@ -36,6 +36,7 @@ class ByMetis(Partitioner):
     imbalance: float
     seed: int
 
+    @final
     def split(
         self,
         graph: Graph,
@@ -77,11 +78,13 @@ class ByMetis(Partitioner):
         return Owners(torch.from_numpy(parts).to(owner_dtype(num_parts)))
 
     @property
+    @final
     def requires(self) -> tuple[str, ...]:
         """pymetis, which contains METIS."""
         return ("pymetis",)
 
     @property
+    @final
     def library(self) -> str:
         """The version of pymetis, because another pymetis may contain another METIS."""
         return f"metis {metis_version()}"

@@ -152,10 +152,7 @@ def part_graph(
     arrays = [starts, neighbours, vertex_weights] + ([] if edge_weights is None else [edge_weights])
     assert all(array.dtype == dtype and array.flags.c_contiguous for array in arrays)
     settings = np.empty(_NUM_OPTIONS, dtype)
-    library.METIS_SetDefaultOptions(_pointer(settings))
-    settings[option.SEED] = seed + 1  # METIS calls srand, for which glibc takes 0 and 1 as the same seed
-    assert imbalance <= MOST_IMBALANCE
-    settings[option.UFACTOR] = max(1, round(imbalance * 1000))
+    _set_options(library, option, settings, imbalance, seed)
     num_nodes, num_weights = vertex_weights.shape
     scalars = np.array([num_nodes, num_weights, num_parts, 0], dtype)
     parts = np.zeros(num_nodes, dtype)
@@ -181,6 +178,14 @@ def part_graph(
         said = f"; METIS said: {printed[0]}" if printed[0] else ""
         raise RunError(f"METIS failed on {num_nodes} vertices and {neighbours.size} adjacency entries: {why}{said}")
     return parts, int(scalars[3])
+
+
+def _set_options(library: ctypes.CDLL, option: Any, settings: np.ndarray, imbalance: float, seed: int) -> None:  # noqa: ANN401
+    """Write METIS's defaults, the imbalance and the seed to `settings`."""
+    library.METIS_SetDefaultOptions(_pointer(settings))
+    settings[option.SEED] = seed + 1  # METIS calls srand, for which glibc takes 0 and 1 as the same seed
+    assert imbalance <= MOST_IMBALANCE
+    settings[option.UFACTOR] = max(1, round(imbalance * 1000))
 
 
 def _pointer(array: np.ndarray | None) -> ctypes.c_void_p | None:

@@ -38,8 +38,10 @@ from gnnexp.measure.marks import Marks, Measure
 from gnnexp.measure.memory import reset_host_peak
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.models.layer import Degrees
+from gnnexp.models.model import Model
 from gnnexp.ops.products import full_precision, how
 from gnnexp.preparation.preflight import estimate_memory
+from gnnexp.tasks.base import Task
 from gnnexp.tiers.tier import DeviceTier
 
 
@@ -217,18 +219,7 @@ def _job(
         if isinstance(store, EmbeddingStore):
             store.begin(experiment.optimizer, seed)
     task.setup(graph, device)
-    model.setup(
-        graph.num_features,
-        graph.num_classes,
-        Degrees.of(graph),
-        seed=seed,
-        dtype=dtype,
-        device=device,
-        matmul=experiment.train.matmul,
-        activations=experiment.train.activations,
-        pool=pool,
-    )
-    model.decoder = task.decoder(graph.num_classes, seed=seed, dtype=dtype, device=device)
+    _set_up_model(model, experiment, task, graph, device, pool)
     return Job(
         experiment,
         plan,
@@ -247,6 +238,25 @@ def _job(
         {**facts, "kernel": model.backend.name, **how(experiment.train.matmul, device)},
         parts,
     )
+
+
+def _set_up_model(
+    model: Model, experiment: Experiment, task: Task, graph: Graph, device: torch.device, pool: Pool
+) -> None:
+    """Set up a model, with the decoder of its task."""
+    dtype, seed = getattr(torch, experiment.train.dtype), experiment.seed
+    model.setup(
+        graph.num_features,
+        graph.num_classes,
+        Degrees.of(graph),
+        seed=seed,
+        dtype=dtype,
+        device=device,
+        matmul=experiment.train.matmul,
+        activations=experiment.train.activations,
+        pool=pool,
+    )
+    model.decoder = task.decoder(graph.num_classes, seed=seed, dtype=dtype, device=device)
 
 
 def choose_device(hardware: HardwareConfig, environment: Environment) -> torch.device:

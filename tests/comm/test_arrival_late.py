@@ -8,7 +8,7 @@ import pytest
 import torch
 from exchanging import Sent, alone, connect, indices, local_rows, traffic
 
-from gnnexp.comm.arrival import Arrival, ExchangePoint, Late, restore_all, states_of
+from gnnexp.comm.arrival import Arrival, ExchangePoint, KeptExchanges, Late
 from gnnexp.comm.background import Background
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.shuffle import ShuffleIndex, reduce_home, shuffle
@@ -94,8 +94,9 @@ def _reduces(delay: int, stop_after: int | None, ahead: bool) -> list[Sent]:
 
 def restored(place: ExchangePoint, delay: int) -> ExchangePoint:
     """Another one with the same things under way, as a checkpoint keeps them."""
-    kept, again = states_of([place]), Arrival("late", delay).at(place.halo)
-    restore_all([again], kept, torch.device("cpu"))
+    late = Arrival("late", delay)
+    again, device = late.at(place.halo), torch.device("cpu")
+    KeptExchanges(late, [again], device).load_state_dict(KeptExchanges(late, [place], device).state_dict())
     return again
 
 

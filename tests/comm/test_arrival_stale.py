@@ -7,7 +7,7 @@ import torch
 from exchanging import alone, connect, indices, local_rows, traffic
 from small_graphs import sparse_rows
 
-from gnnexp.comm.arrival import Arrival, Fresh, Stale, restore_all, states_of
+from gnnexp.comm.arrival import Arrival, Fresh, KeptExchanges, Stale
 from gnnexp.comm.broadcast import WholeParts
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.shuffle import Halo, reduce_home, shuffle
@@ -30,11 +30,13 @@ def _epochs(kind: str, bound: int, stop_after: int | None) -> list[tuple[tuple[i
     """Per epoch: what was sent forwards, what backwards, what a fetch would have sent, what was not sent so far."""
     comm = connect()
     halo = halo_of(kind, comm)
-    stale, found = Arrival("stale", bound).at(halo), []
+    arrival = Arrival("stale", bound)
+    stale, found = arrival.at(halo), []
     for epoch in range(EPOCHS):
         if stop_after == epoch:  # as a checkpoint does
-            kept, stale = states_of([stale]), Arrival("stale", bound).at(halo)
-            restore_all([stale], kept, torch.device("cpu"))
+            kept = KeptExchanges(arrival, [stale], torch.device("cpu")).state_dict()
+            stale = arrival.at(halo)
+            KeptExchanges(arrival, [stale], torch.device("cpu")).load_state_dict(kept)
         x = rows_in(epoch, comm.rank).requires_grad_()
         mixed = stale.gather(x, epoch, comm, "activations")
         assert isinstance(mixed, torch.Tensor)

@@ -15,7 +15,7 @@ from gnnexp.errors import DataError
 from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds
-from gnnexp.paradigms.chunks.chunking import Chunking
+from gnnexp.paradigms.loops.chunking import Chunking
 from gnnexp.placement.chunks import Chunk, ChunkCost, cut, even_ranges, ranges_in_budget
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.testing.graphs import csc, nasty_graph

@@ -8,7 +8,6 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from gnnexp.graph.partition import Partition
 from gnnexp.graph.quality import quality
 from gnnexp.graph.storage.format import GraphWriter, open_graph
 from gnnexp.graph.storage.layout import arrays_of
-from gnnexp.graph.stream import EdgeStream
+from gnnexp.graph.storage.presample import Presample
 from gnnexp.partitioners.base import Owners
 from gnnexp.partitioners.random import RandomPartitioner
 from gnnexp.partitioners.range import RangePartitioner
@@ -283,8 +282,10 @@ def test_what_a_quick_partition_took_is_told_without_loading_kernels(
     took = iter([first_s, 0.5])
 
     class Timed(RandomPartitioner):
-        def timed(self, assign: Callable[[], Owners], graph: Graph | EdgeStream, num_parts: int, key: str) -> Partition:
-            return replace(super().timed(assign, graph, num_parts, key), seconds=next(took))
+        def partition(
+            self, graph: Graph, num_parts: int, graph_key: str = "", presample: Presample | None = None
+        ) -> Partition:
+            return replace(super().partition(graph, num_parts, graph_key, presample), seconds=next(took))
 
     partition, _ = prepare_partition(Timed(), full_graph(), "key", 3, tmp_path)
     assert partition.seconds == (0.5 if calls == 2 else first_s)

@@ -20,7 +20,8 @@ from gnnexp.models.gat import GATOptions
 from gnnexp.models.layer import Destinations, Layer, Traits
 from gnnexp.models.model import Model, ModelOptions
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
-from gnnexp.paradigms.loops.full_graph import Whole, WholeGraphTrainer
+from gnnexp.paradigms.loops.computed import Computed
+from gnnexp.paradigms.loops.full_graph import RankGraph, Whole, WholeGraphTrainer
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.testing.steps import MODELS, small_config
 
@@ -116,9 +117,10 @@ class SerialTwin(Paradigm):
 class SerialTwinTrainer(WholeGraphTrainer):
     def __init__(self, job: Job) -> None:
         super().__init__(job)
-        self.own = torch.arange(job.graph.num_nodes)
-        (self._block,) = Expansion(job.graph, job.shard.needs, (-1,)).blocks(torch.arange(job.graph.num_nodes), (0,))
-        self.blocks, self._twin = (self._block,), Decoupled(job.model)
+        own = torch.arange(job.graph.num_nodes)
+        (self._block,) = Expansion(job.graph, job.shard.needs, (-1,)).blocks(own, (0,))
+        self._twin = Decoupled(job.model)
+        self.held = RankGraph(own, (self._block,), Computed.of_whole((self._block,), own.numel()))
 
     def load(self) -> Rows:
         return self.job.store.read(self._block.src_ids)

@@ -32,6 +32,25 @@ def cut_weight(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, own
     return int(cut)
 
 
+@compiled(inline="always")
+def _move(
+    vertex: int,
+    left: int,
+    joined: int,
+    mass: int,
+    load: int,
+    owners: np.ndarray,
+    part_masses: np.ndarray,
+    part_loads: np.ndarray,
+) -> None:
+    """Move a vertex of mass `mass` and load `load` from part `left` to part `joined`."""
+    owners[vertex] = joined
+    part_masses[left] -= mass
+    part_masses[joined] += mass
+    part_loads[left] -= load
+    part_loads[joined] += load
+
+
 @compiled(nogil=True)
 def move_by_edges(
     indptr: np.ndarray,
@@ -76,19 +95,15 @@ def move_by_edges(
             most = -1
         best = own
         for part in range(num_parts):
-            found, sums[part] = sums[part], 0
-            if found < most or part == own or part_masses[part] + mass > max_mass:
+            count, sums[part] = sums[part], 0
+            if count < most or part == own or part_masses[part] + mass > max_mass:
                 continue
             if part_loads[part] + load <= max_load and (
-                found > most or part_masses[part] + (mass if best == own else 0) < part_masses[best]
+                count > most or part_masses[part] + (mass if best == own else 0) < part_masses[best]
             ):
-                best, most = part, found
+                best, most = part, count
         if best != own:
-            owners[vertex] = best
-            part_masses[own] -= mass
-            part_masses[best] += mass
-            part_loads[own] -= load
-            part_loads[best] += load
+            _move(vertex, own, best, mass, load, owners, part_masses, part_loads)
             moved += 1
     return moved
 
@@ -239,18 +254,14 @@ def move_by_copies(
         if part_masses[own] > max_mass or part_loads[own] > max_load:
             most = -np.inf
         for part in range(num_parts):
-            found, sums[part] = sums[part], 0
+            count, sums[part] = sums[part], 0
             if part == own or part_masses[part] >= max_mass or part_loads[part] + load > max_load:
                 continue
-            gain = drops - (needs - holds[part]) + tilt * (found - inside)
+            gain = drops - (needs - holds[part]) + tilt * (count - inside)
             if gain > most or (gain == most and part_masses[part] + (best == own) < part_masses[best]):
                 best, most = part, gain
         if best != own:
-            owners[vertex] = best
-            part_masses[own] -= 1
-            part_masses[best] += 1
-            part_loads[own] -= load
-            part_loads[best] += load
+            _move(vertex, own, best, 1, load, owners, part_masses, part_loads)
             _repin(indptr, indices, vertex, own, best, stride, pins)
             moved += 1
     return moved

@@ -16,9 +16,39 @@ _ANY = np.iinfo(np.int64).max
 
 
 @compiled(inline="always")
-def _worth(found: int, mass: int, fennel: bool, penalty: float, most: int) -> float:
-    """The score of a part with mass `mass` that has `found` in-neighbours of the vertex."""
-    return found - penalty if fennel else found * (1.0 - mass / most)
+def _worth(count: int, mass: int, fennel: bool, penalty: float, most: int) -> float:
+    """The score of a part with mass `mass` that has `count` in-neighbours of the vertex."""
+    return count - penalty if fennel else count * (1.0 - mass / most)
+
+
+@compiled(inline="always")
+def _best_part(
+    sums: np.ndarray,
+    mass: int,
+    load: int,
+    part_masses: np.ndarray,
+    part_loads: np.ndarray,
+    penalties: np.ndarray,
+    fennel: bool,
+    max_mass: int,
+    max_load: int,
+) -> int:
+    """The part of a vertex with `sums` `[p]` edges from each part, which become 0. See `stream_vertices`."""
+    best, spare, lightest, most = -1, -1, 0, 0.0
+    for part in range(part_masses.size):
+        count, sums[part] = sums[part], 0
+        if part_masses[part] < part_masses[lightest]:
+            lightest = part
+        if part_masses[part] + mass > max_mass:
+            continue
+        if spare < 0 or part_loads[part] < part_loads[spare]:
+            spare = part
+        if part_loads[part] + load > max_load:
+            continue
+        score = _worth(count, part_masses[part], fennel, penalties[part], max_mass)
+        if best < 0 or score > most or (score == most and part_masses[part] < part_masses[best]):
+            best, most = part, score
+    return best if best >= 0 else (spare if spare >= 0 else lightest)
 
 
 @compiled(nogil=True)
@@ -71,21 +101,7 @@ def stream_vertices(
                 sums[part] += weights[edge] if weighted else 1
         mass = masses[vertex] if masses.size > 0 else 1
         load = loads[vertex] if loads.size > 0 else indptr[vertex + 1] - indptr[vertex]
-        best, spare, lightest, most = -1, -1, 0, 0.0
-        for part in range(num_parts):
-            found, sums[part] = sums[part], 0
-            if part_masses[part] < part_masses[lightest]:
-                lightest = part
-            if part_masses[part] + mass > max_mass:
-                continue
-            if spare < 0 or part_loads[part] < part_loads[spare]:
-                spare = part
-            if part_loads[part] + load > max_load:
-                continue
-            score = _worth(found, part_masses[part], fennel, penalties[part], max_mass)
-            if best < 0 or score > most or (score == most and part_masses[part] < part_masses[best]):
-                best, most = part, score
-        part = best if best >= 0 else (spare if spare >= 0 else lightest)
+        part = _best_part(sums, mass, load, part_masses, part_loads, penalties, fennel, max_mass, max_load)
         moved += owners[vertex] != part
         owners[vertex] = part
         part_masses[part] += mass

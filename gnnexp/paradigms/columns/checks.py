@@ -13,9 +13,9 @@ from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.models.layer import Layer
 from gnnexp.paradigms.checks import after_layer, attends, block_layers, projects_edges
-from gnnexp.paradigms.chunks.chunking import Chunking
-from gnnexp.paradigms.chunks.local_chunks import layers_of
 from gnnexp.paradigms.columns.coupled import projects_first, shared_columns
+from gnnexp.paradigms.loops.chunking import Chunking
+from gnnexp.paradigms.loops.local_chunks import layers_of
 from gnnexp.placement.chunks import ChunkCost
 
 

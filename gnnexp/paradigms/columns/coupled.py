@@ -21,10 +21,10 @@ from gnnexp.kernels.counter import Purpose
 from gnnexp.models.decoupled import contract_layer
 from gnnexp.models.layer import ColumnCuts, Destinations, Layer
 from gnnexp.models.local import normalised_weights
-from gnnexp.paradigms.chunks.chunking import Chunking
-from gnnexp.paradigms.chunks.in_chunks import in_chunks, static_weights
 from gnnexp.paradigms.columns.trainer import ColumnTrainer
+from gnnexp.paradigms.loops.chunking import Chunking
 from gnnexp.paradigms.loops.full_graph import Whole, layer_by_layer
+from gnnexp.paradigms.loops.in_chunks import in_chunks, static_weights
 from gnnexp.placement.chunks import Chunk, ChunkCost
 
 
@@ -61,10 +61,7 @@ class CoupledTrainer(ColumnTrainer):
             degree.to(job.device)[self._own_here],
             weight=torch.cat(totals).to(job.device)[self._own_here] if totals else None,
         )
-
-    def bounds_of(self, layer: int) -> Sequence[int]:
-        """Where the columns of every rank begin in the rows that the layer aggregates."""
-        return self._split[layer].bounds
+        self.held = self.rank_graph(self.own, [layout.bounds for layout in self._split])
 
     def _static(self, index: int) -> Tensor | None:
         """Weights of all edges that are the same in every epoch. Layers with equal weights share them."""

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -30,13 +29,13 @@ from gnnexp.models.decoupled import (
 )
 from gnnexp.models.layer import Layer
 from gnnexp.models.model import Model
-from gnnexp.paradigms.chunks.chunking import Chunking
-from gnnexp.paradigms.chunks.in_chunks import in_chunks, static_weights
 from gnnexp.paradigms.columns.edge_attention import AttentionWork, EdgeAttention
 from gnnexp.paradigms.columns.host_updates import HostUpdates, dense_updates
 from gnnexp.paradigms.columns.propagation import Pipeline, plan_exchanges, propagated
 from gnnexp.paradigms.columns.trainer import ColumnTrainer
+from gnnexp.paradigms.loops.chunking import Chunking
 from gnnexp.paradigms.loops.full_graph import Whole
+from gnnexp.paradigms.loops.in_chunks import in_chunks, static_weights
 from gnnexp.placement.chunks import Chunk, ChunkCost
 
 
@@ -83,6 +82,7 @@ class DecoupledTrainer(ColumnTrainer):
             job, self.whole, self.chunks, self.counts_per_rank, places, attention_work, frozen
         )
         self._own_here = self.own.to(job.device)
+        self.held = self.rank_graph(self.own, [self.layout.bounds] * job.model.num_layers)
 
     def _pipelined(self) -> tuple[Tensor, Pipeline]:
         """`(rank that finishes each vertex [V], pipeline)`. Vertices are assigned to ranks chunk by chunk."""
@@ -99,10 +99,6 @@ class DecoupledTrainer(ColumnTrainer):
             self._back,
         )
         return owner, pipe
-
-    def bounds_of(self, layer: int) -> Sequence[int]:
-        """Where the columns of every rank begin: in every layer as in the outputs."""
-        return self.layout.bounds
 
     def evaluation_model(self) -> Model:
         """The twin, which was trained."""

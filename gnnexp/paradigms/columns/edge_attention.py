@@ -23,7 +23,7 @@ from gnnexp.comm.tensor_split import gather_all_rows
 from gnnexp.graph.block import BatchKey, Block
 from gnnexp.job import Job
 from gnnexp.models.decoupled import Keys, propagation_weight
-from gnnexp.paradigms.chunks.in_chunks import in_chunks
+from gnnexp.paradigms.loops.in_chunks import in_chunks
 from gnnexp.placement.chunks import Chunk, cut, rank_bounds
 
 AttentionWork = Literal["shared", "replicated"]

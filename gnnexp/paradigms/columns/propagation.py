@@ -26,7 +26,7 @@ from gnnexp.comm.background import Background
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.tensor_split import ColumnLayout, to_columns, to_rows
 from gnnexp.ops.first_order import FirstOrderFunction
-from gnnexp.paradigms.chunks.in_chunks import ChunkWork, run_backward, run_forward, run_transposed
+from gnnexp.paradigms.loops.in_chunks import ChunkWork, run_backward, run_forward, run_transposed
 from gnnexp.placement.chunks import Chunk
 from gnnexp.tiers.tier import DeviceTier
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, final
 
 import torch
+from torch import Tensor
 
 from gnnexp.comm.tensor_split import even_sizes
 from gnnexp.graph.block import Block
 from gnnexp.job import Job
-from gnnexp.paradigms.chunks.chunking import Chunking
-from gnnexp.paradigms.loops.full_graph import Whole, WholeGraphTrainer
+from gnnexp.paradigms.loops.chunking import Chunking
+from gnnexp.paradigms.loops.computed import Computed
+from gnnexp.paradigms.loops.full_graph import RankGraph, WholeGraphTrainer
 from gnnexp.placement.chunks import Chunk, ChunkCost
 from gnnexp.samplers.expansion import Expansion
 
@@ -37,7 +38,6 @@ class ColumnTrainer(WholeGraphTrainer):
         graph, comm = job.graph, job.comm
         self.whole = job.once.of("whole", self._whole)
         self.chunks = job.once.of("chunks", lambda: self._cut(chunking, cost))
-        self.blocks = tuple(chunk.block for chunk in self.chunks)
         self.counts_per_rank = even_sizes(graph.num_nodes, comm.size)
         first = sum(self.counts_per_rank[: comm.rank])
         self.own = torch.arange(first, first + self.counts_per_rank[comm.rank])
@@ -51,31 +51,31 @@ class ColumnTrainer(WholeGraphTrainer):
         chunks = chunking.chunks(self.whole, cost)
         return chunks if len(chunks) > 1 else (replace(chunks[0], block=self.whole.to(self.job.device)),)
 
-    @abstractmethod
-    def bounds_of(self, layer: int) -> Sequence[int]:
-        """Where the columns of every rank begin in the aggregation of a layer, then the number of all columns."""
+    @final
+    def rank_graph(self, own: Tensor, bounds: Sequence[Sequence[int]]) -> RankGraph:
+        """What this rank holds: all chunks. Of the edges of a layer it computes a share, by its share of the columns.
+
+        Args:
+            own: `[n]` vertices that this rank finishes.
+            bounds: for each layer, where the columns of every rank begin in its aggregation, then the number of all
+                columns.
+        """
+        blocks = tuple(chunk.block for chunk in self.chunks)
+        num_edges = sum(block.num_edges for block in blocks)
+        edges = [size_of_rank(num_edges, of_layer, self.job.comm.rank) for of_layer in bounds]
+        work = {"edges_computed": sum(edges), "edges_redundant": 0}
+        computed = Computed(edges, [own.numel()] * len(edges), work)
+        return RankGraph(own, blocks, computed, () if self.in_chunks else blocks)
 
     @property
+    @final
     def in_chunks(self) -> bool:
         """Whether there is more than one chunk."""
         return len(self.chunks) > 1
 
-    @property
-    def resident(self) -> tuple[Block, ...]:
-        """The block, if there is a single chunk."""
-        return () if self.in_chunks else self.blocks
-
     def facts(self) -> Mapping[str, Any]:
         """The number of chunks."""
         return {"chunks": len(self.chunks)}
-
-    def count_computed(self, ready: Whole) -> None:
-        """Count a share of all edges, by the rank's share of the columns. All shares sum to the number of edges."""
-        layers, num_edges = self.job.model.num_layers, sum(block.num_edges for block in self.blocks)
-        edges = [size_of_rank(num_edges, self.bounds_of(index), self.job.comm.rank) for index in range(layers)]
-        self.count("edges_computed", sum(edges))
-        self.count("edges_redundant", 0)
-        self.count_layers(edges, [self.own.numel()] * layers)
 
 
 def size_of_rank(count: int, bounds: Sequence[int], rank: int) -> int:

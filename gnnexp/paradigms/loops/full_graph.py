@@ -23,6 +23,7 @@ from gnnexp.graph.subset import contains
 from gnnexp.job import Job
 from gnnexp.paradigms.checks import pairs, whole_rows
 from gnnexp.paradigms.loops.captured import CapturedStep, Counted
+from gnnexp.paradigms.loops.computed import Computed
 from gnnexp.paradigms.loops.global_batch import AutogradTrainer, GlobalBatchTrainer, Ready
 from gnnexp.paradigms.loops.rank_batch import RankBatch, from_owners, owners
 from gnnexp.paradigms.loops.targets import targets_of_rank
@@ -31,14 +32,44 @@ from gnnexp.samplers.full import FullOptions
 
 
 @dataclass(frozen=True, eq=False)
+class RankGraph:
+    """What a rank holds of the graph, and computes in every step.
+
+    Attributes:
+        own: `[n]` original ids of the vertices whose outputs the rank finishes, ascending.
+        blocks: blocks that the rank computes. One for each layer, on the device, by default. Column paradigms have one
+            for each chunk, which may be in host memory.
+        computed: edges and vertices of a step.
+        resident: blocks that stay on the device; None: all. Chunks that visit the device are counted elsewhere.
+    """
+
+    own: Tensor
+    blocks: tuple[Block, ...]
+    computed: Computed
+    resident: tuple[Block, ...] | None = None
+
+    @property
+    def resident_bytes(self) -> int:
+        """Bytes of the blocks that stay on the device."""
+        return sum(block.nbytes() for block in set(self.blocks if self.resident is None else self.resident))
+
+
+@dataclass(frozen=True, eq=False)
 class Whole(Ready):
     """What one rank trains in one step: all blocks, the features, and the examples of its loss.
 
     Attributes:
         features: rows that `load` returned.
+        held: what the rank holds of the graph.
     """
 
     features: Rows
+    held: RankGraph
+
+    @property
+    def computed(self) -> Computed:
+        """What this rank computes in every step."""
+        return self.held.computed
 
 
 class FullGraphTrainer(GlobalBatchTrainer[Whole]):
@@ -46,17 +77,19 @@ class FullGraphTrainer(GlobalBatchTrainer[Whole]):
 
     Blocks are built once. Features are read in the first epoch and stay, unless they are trained.
 
+    Args:
+        job: job of the rank.
+        outputs_device: device of the own vertices' outputs, which losses of links read; None: that of the model.
+
     Attributes:
-        own: `[n]` original ids of the vertices whose outputs this rank finishes, ascending; set by the constructor.
-        blocks: blocks that this rank computes; set by the constructor. One for each layer, on the device, by default.
-            Column paradigms have one for each chunk, which may be in host memory.
+        held: what this rank holds of the graph; set by the constructor of a subclass.
     """
 
-    own: Tensor
-    blocks: tuple[Block, ...]
+    held: RankGraph
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, outputs_device: torch.device | None = None) -> None:
         super().__init__(job)
+        self._outputs_device = outputs_device
         self._loaded: Rows | None = None
 
     # --- what a paradigm says --------------------------------------------------------------------------------------
@@ -64,36 +97,26 @@ class FullGraphTrainer(GlobalBatchTrainer[Whole]):
     def load(self) -> Rows:
         """Load the features that this rank holds, to the device. Ranks may communicate."""
 
-    def rank_batch(self, batch: Tensor, key: BatchKey) -> RankBatch:
+    def _rank_batch(self, batch: Tensor, key: BatchKey) -> RankBatch:
         """Examples of the rank's loss: its own vertices in a global `batch`, or a share of the links."""
-        task, comm = self.job.task, self.job.comm
+        task, comm, own = self.job.task, self.job.comm, self.held.own
         if task.options.pairs:
             examples = task.examples(targets_of_rank(batch, comm.rank, comm.size), batch, key)
-            return from_owners(examples, batch.numel(), self._owners, self.job.batch_comm, self.own)
-        examples = task.examples(batch[contains(self.own, batch)], batch, key)
-        return RankBatch(examples, batch.numel(), self.own, torch.searchsorted(self.own, examples.vertices))
+            return from_owners(examples, batch.numel(), self._owners, self.job.batch_comm, own)
+        examples = task.examples(batch[contains(own, batch)], batch, key)
+        return RankBatch(examples, batch.numel(), own, torch.searchsorted(own, examples.vertices))
 
     @cached_property
     def _owners(self) -> Tensor:
-        return owners(self.own, self.job.graph.num_nodes, self.job.batch_comm)
+        return owners(self.held.own, self.job.graph.num_nodes, self.job.batch_comm)
 
     @cached_property
     def _whole_batch(self) -> RankBatch:
         """The batch of all training vertices, which is the same in every epoch."""
-        return self._on_device(self.rank_batch(self.schedule.targets, BatchKey(self.job.experiment.seed, 0, 0)))
+        return self._on_device(self._rank_batch(self.schedule.targets, BatchKey(self.job.experiment.seed, 0, 0)))
 
     def _on_device(self, own: RankBatch) -> RankBatch:
-        return own.to(self.job.device, outputs=self.outputs_device)
-
-    @property
-    def outputs_device(self) -> torch.device:
-        """Device of the own vertices' outputs, which losses of links read."""
-        return self.job.device
-
-    @property
-    def resident(self) -> tuple[Block, ...]:
-        """Topology that stays on the device. Chunks that visit the device are counted elsewhere."""
-        return self.blocks
+        return own.to(self.job.device, outputs=self._outputs_device)
 
     # --- the iteration ---------------------------------------------------------------------------------------------
     def batches(self, epoch: int, first: int = 0) -> Generator[Whole, None, None]:
@@ -106,26 +129,14 @@ class FullGraphTrainer(GlobalBatchTrainer[Whole]):
             key = BatchKey(self.job.experiment.seed, epoch, step)
             with timer.phase("negatives" if pairs else "sample"):
                 batch = self.schedule.global_batch(order, step)
-                own = self._on_device(self.rank_batch(batch, key)) if pairs else self._whole_batch
+                own = self._on_device(self._rank_batch(batch, key)) if pairs else self._whole_batch
             with timer.phase("load"):
                 self.count("tier/h2d_bytes", own.examples.nbytes)
                 if self._loaded is None:
-                    self.count("tier/h2d_bytes", sum(block.nbytes() for block in set(self.resident)))
+                    self.count("tier/h2d_bytes", self.held.resident_bytes)
                 if self._loaded is None or self.job.trained_rows is not None:
                     self._loaded = self.load()
-            yield Whole(Batch(own.seeds, self.blocks, key, own.global_count), self._loaded, own=own)
-
-    def count_computed(self, ready: Whole) -> None:
-        """Count edges and vertices. Edges into destinations that other ranks own are redundant."""
-        edges = [block.num_edges for block in ready.batch.blocks]
-        self.count("edges_computed", sum(edges))
-        self.count("edges_redundant", self.redundant_edges)
-        self.count_layers(edges, [block.num_dst for block in ready.batch.blocks], self.cross_edges(ready))
-
-    @cached_property
-    def redundant_edges(self) -> int:
-        """Edges on this rank into destinations that other ranks own. Own vertices are a block's first destinations."""
-        return sum(block.num_edges - int(block.indptr[self.own.numel()]) for block in self.blocks)
+            yield Whole(Batch(own.seeds, self.held.blocks, key, own.global_count), self._loaded, self.held, own=own)
 
     def end_epoch(self) -> EpochCounts:
         """The counts of the epoch, with the bytes that crossed into the device tier and back."""
@@ -135,7 +146,7 @@ class FullGraphTrainer(GlobalBatchTrainer[Whole]):
     def memory(self) -> dict[str, int]:
         """Bytes by kind. Topology is that of the blocks, not of the graph."""
         held = super().memory()
-        return {**held, "topology_bytes": sum(block.nbytes() for block in set(self.blocks))}
+        return {**held, "topology_bytes": sum(block.nbytes() for block in set(self.held.blocks))}
 
 
 class WholeGraphTrainer(FullGraphTrainer, AutogradTrainer[Whole]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeVar, final
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +14,10 @@ from gnnexp.graph.block import Batch
 from gnnexp.job import Job
 from gnnexp.measure.ledger import Counts
 from gnnexp.models.model import Model
+from gnnexp.paradigms.loops.computed import Computed
 from gnnexp.paradigms.loops.gradients import FlatGradients, Trained, assert_same_parameters, clip
 from gnnexp.paradigms.loops.rank_batch import RankBatch
-from gnnexp.paradigms.loops.targets import TargetSchedule
+from gnnexp.paradigms.loops.shares import targets_schedule
 from gnnexp.paradigms.trainer import EpochCounts, Trainer
 
 
@@ -32,6 +33,11 @@ class Ready:
     batch: Batch
     own: RankBatch | None = field(default=None, kw_only=True)
 
+    @property
+    def computed(self) -> Computed:
+        """What this rank computes for it."""
+        return Computed.of_sampled(self.batch)
+
 
 R = TypeVar("R", bound=Ready)
 
@@ -44,25 +50,33 @@ class GlobalBatchTrainer(Trainer[R]):
     """
 
     def __init__(self, job: Job) -> None:
-        self.job, train = job, job.experiment.train
-        self.schedule = TargetSchedule(
-            job.task.targets(), train.batch_size, job.experiment.seed, train.shuffle, train.steps_per_epoch
-        )
+        self.job = job
+        self.schedule = targets_schedule(job)
         assert_same_parameters(job.model, job.comm)
-        self.gradients = FlatGradients(job.model.parameters(), job.comm, job.dtype, job.device)
+        self.train_slices(())
         self.work = Counts()
         self._batches: dict[str, list[list[int]]] = {}
 
+    @final
+    def train_slices(self, sliced: Sequence[nn.Parameter]) -> None:
+        """Make buffers of gradients. The gradients of `sliced` parameters are complete here: ranks do not sum them."""
+        job, own = self.job, {id(parameter) for parameter in sliced}
+        whole = (parameter for parameter in job.model.parameters() if id(parameter) not in own)
+        self.gradients = FlatGradients(whole, job.comm, job.dtype, job.device)
+        self.sliced = FlatGradients(sliced, None, job.dtype, job.device) if sliced else None
+
     @property
+    @final
     def module(self) -> nn.Module:
         """The model."""
         return self.job.model
 
     @property
+    @final
     def trained(self) -> tuple[Trained, ...]:
         """The model's parameters, and rows of the feature store if they are trained."""
-        rows = self.job.trained_rows
-        return (self.gradients,) if rows is None else (self.gradients, rows)
+        trained = (self.gradients, self.job.trained_rows, self.sliced)
+        return tuple(values for values in trained if values is not None)
 
     def evaluation_model(self) -> Model:
         """The model, which is replicated."""
@@ -71,8 +85,8 @@ class GlobalBatchTrainer(Trainer[R]):
     def synchronize(self) -> None:
         """Sum gradients with one all-reduce. Gradients of trained rows go to the owners of the rows."""
         with self.job.timer.phase("sync"):
-            for one in self.trained:
-                one.collect()
+            for values in self.trained:
+                values.collect()
 
     def clip_gradients(self, max_norm: float) -> None:
         """Clip the gradients of all that is trained, on all ranks."""
@@ -81,13 +95,14 @@ class GlobalBatchTrainer(Trainer[R]):
     def update(self, optimizer: torch.optim.Optimizer) -> None:
         """Update parameters, and trained rows at their owners."""
         optimizer.step()
-        for one in self.trained:
-            one.update()
+        for values in self.trained:
+            values.update()
 
+    @final
     def clear_gradients(self) -> None:
         """Clear the gradients of all that is trained."""
-        for one in self.trained:
-            one.forget()
+        for values in self.trained:
+            values.forget()
 
     # --- counts ----------------------------------------------------------------------------------------------------
     def end_epoch(self) -> EpochCounts:
@@ -97,44 +112,32 @@ class GlobalBatchTrainer(Trainer[R]):
         return EpochCounts(self.work.take(), batches)
 
     def memory(self) -> dict[str, int]:
-        """Bytes of topology, features and gradients (the buffers) that this rank holds."""
-        flat, store, trained = self.gradients.flat, self.job.store, self.job.trained_rows
+        """Bytes of topology, features and gradients that this rank holds. An all-reduce takes a second buffer."""
+        store, trained = self.job.store, self.job.trained_rows
         return {
             "topology_bytes": self.job.sampler.topology_bytes(self.job.shard),
             "vertex_bytes": store.nbytes(),
             **({} if trained is None else {"embedding_state_bytes": trained.state_nbytes()}),
             "cache_bytes": 0 if store.cache is None else store.cache.nbytes(),
-            "buffers_bytes": 2 * flat.numel() * flat.element_size(),
+            "buffers_bytes": 2 * self.gradients.nbytes + (0 if self.sliced is None else self.sliced.nbytes),
         }
 
-    def cross_edges(self, ready: R) -> Sequence[int]:
-        """For each block, number of edges with a foreign source; empty if a rank has all sources."""
-        return ()
+    @final
+    def count_computed(self, computed: Computed) -> None:
+        """Record what this rank computes in a step, also layer by layer."""
+        self.work.add({**computed.work, "vertices_computed": sum(computed.vertices)})
+        self._batches.setdefault("edges", []).append([*computed.edges])
+        self._batches.setdefault("vertices", []).append([*computed.vertices])
+        if computed.cross_edges:
+            self.count("edges_cross", sum(computed.cross_edges))
+            self._batches.setdefault("cross_edges", []).append([*computed.cross_edges])
 
-    def count_computed(self, ready: R) -> None:
-        """Count edges and vertices of a batch by layer, and edges with a foreign source.
-
-        Self loops that the model adds are counted as computed, but not as sampled.
-        """
-        blocks = ready.batch.blocks
-        edges = [block.num_edges - block.num_dst * block.self_loops for block in blocks]
-        self.count("edges_sampled", sum(edges))
-        self.count("edges_computed", sum(block.num_edges for block in blocks))
-        self.count_layers(edges, [block.num_dst for block in blocks], self.cross_edges(ready))
-
-    def count_layers(self, edges: Sequence[int], vertices: Sequence[int], cross_edges: Sequence[int] = ()) -> None:
-        """Record edges, computed vertices and edges with a foreign source of a batch, one number for each layer."""
-        self.count("vertices_computed", sum(vertices))
-        self._batches.setdefault("edges", []).append(list(edges))
-        self._batches.setdefault("vertices", []).append(list(vertices))
-        if cross_edges:
-            self.count("edges_cross", sum(cross_edges))
-            self._batches.setdefault("cross_edges", []).append(list(cross_edges))
-
+    @final
     def count(self, name: str, amount: int) -> None:
         """Add to a work counter (from any thread)."""
         self.work.add({name: amount})
 
+    @final
     def task_loss(self, outputs: Tensor, own: RankBatch) -> tuple[Tensor, Tensor]:
         """Run the task forward and backward: `(loss sum, gradient of outputs [m, C])`. It has its own phases."""
         job, task = self.job, self.job.task
@@ -166,7 +169,7 @@ class AutogradTrainer(GlobalBatchTrainer[R]):
         job, own = self.job, batch.own
         assert own is not None, "preparation of the batch sets it"
         with job.timer.phase("forward"):
-            self.count_computed(batch)
+            self.count_computed(batch.computed)
             computed = self.forward(batch)
             if computed is None:
                 return torch.zeros((), dtype=job.dtype), 0

@@ -54,6 +54,11 @@ class FlatGradients:
         self.flat = torch.zeros(sum(p.numel() for p in self._chosen), dtype=dtype, device=device)
         self.attach()
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the buffer."""
+        return self.flat.nbytes
+
     def attach(self) -> None:
         """Make each `.grad` a view of the buffer."""
         parts = torch.split_with_sizes(self.flat, [parameter.numel() for parameter in self._chosen])
@@ -99,17 +104,18 @@ def clip(trained: Sequence[Trained], max_norm: float, comm: Communicator) -> Non
     The factor is that of `torch.nn.utils.clip_grad_norm_`.
     """
     total = torch.zeros((), dtype=torch.float64)
-    for one in trained:
-        if one.is_shared:
-            total += one.square_sum().double().cpu()
-    if any(not one.is_shared for one in trained):
-        parts = torch.stack([one.square_sum().double().cpu() for one in trained if not one.is_shared]).sum().reshape(1)
+    for values in trained:
+        if values.is_shared:
+            total += values.square_sum().double().cpu()
+    own = [values.square_sum().double().cpu() for values in trained if not values.is_shared]
+    if own:
+        parts = torch.stack(own).sum().reshape(1)
         comm.all_reduce(parts, "gradients")
         total += parts[0]
     factor = max_norm / (total.sqrt() + 1e-6)
     if factor < 1:
-        for one in trained:
-            one.multiply(factor)
+        for values in trained:
+            values.multiply(factor)
 
 
 def assert_same_parameters(module: nn.Module, comm: Communicator) -> None:

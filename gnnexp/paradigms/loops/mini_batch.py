@@ -1,9 +1,8 @@
 """Base of paradigms that train global mini-batches: targets, random draws, and preparation in advance.
 
-Each iteration has one global batch, the same for any number of ranks. A subclass defines five methods:
+Each iteration has one global batch, the same for any number of ranks. `Shares` say which rank has which targets, and
+which rank computes the vertices that a loss reads. A subclass defines three methods:
 
-- `targets_of`: which rank has which targets.
-- `rank_batch`: which rank computes the vertices that a loss reads.
 - `sample`: how these vertices are sampled.
 - `load`: what is loaded for them.
 - `forward`: how the model runs.
@@ -12,10 +11,10 @@ Each iteration has one global batch, the same for any number of ranks. A subclas
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, final
 
 from torch import Tensor
 
@@ -27,7 +26,8 @@ from gnnexp.paradigms.checks import normalises_by_block
 from gnnexp.paradigms.loops.global_batch import AutogradTrainer, Ready
 from gnnexp.paradigms.loops.pipeline import prepared
 from gnnexp.paradigms.loops.rank_batch import RankBatch
-from gnnexp.paradigms.loops.targets import Assign, StratifiedSchedule, targets_of_rank
+from gnnexp.paradigms.loops.shares import Shares
+from gnnexp.paradigms.loops.targets import Assign
 from gnnexp.placement.exclude import ExcludedEdges, excluded
 from gnnexp.tasks.pairs import PairTask
 
@@ -43,16 +43,14 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
 
     Args:
         job: job of the rank.
-        assign: which rank trains which targets of a global batch: `even` shares, or the `owner` of each target. With
-            `stratified`, as in the published systems, every owner draws from its own targets. Then a batch is not a
-            uniform sample of all targets.
+        shares: which rank trains which targets of a global batch.
     """
 
     resumes_within_epoch = True  # batches are a pure function of (seed, epoch, step)
 
-    def __init__(self, job: Job, assign: Assign) -> None:
+    def __init__(self, job: Job, shares: Shares) -> None:
         super().__init__(job)
-        self.assign = assign
+        self.shares = shares
         self._crossed: tuple[Block, ...] | None = None
 
     # --- what a paradigm says --------------------------------------------------------------------------------------
@@ -63,33 +61,6 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
     @abstractmethod
     def load(self, sampled: S) -> R:
         """Load the features, and move the batch to the device. Ranks may communicate."""
-
-    @property
-    def drawing_unit(self) -> int:
-        """Number of the unit of ranks that draw the same neighbours with `sampler.key=micro`. By default, each rank."""
-        return self.job.comm.rank
-
-    def targets_of(self, epoch: int) -> Callable[[int], tuple[Tensor, Tensor]]:
-        """A function of the step: targets of this rank, and targets of the global batch."""
-        comm, shard = self.job.comm, self.job.shard
-        if self.assign == "stratified":
-            strata = StratifiedSchedule(self.schedule, shard.owner, shard.num_parts)
-            orders = strata.orders(epoch)
-            return lambda step: strata.batch(orders, step, shard.part)
-        order = self.schedule.order(epoch)
-
-        def of_step(step: int) -> tuple[Tensor, Tensor]:
-            batch = self.schedule.global_batch(order, step)
-            if self.assign == "owner":
-                return batch[shard.owner[self.job.task.homes(batch)] == shard.part], batch
-            return targets_of_rank(batch, comm.rank, comm.size), batch
-
-        return of_step
-
-    def rank_batch(self, targets: Tensor, batch: Tensor, key: BatchKey) -> RankBatch:
-        """What the loss of this rank's `targets` of a global `batch` reads. By default this rank computes all of it."""
-        examples = self.job.task.examples(targets, batch, key)
-        return RankBatch(examples, batch.numel(), examples.vertices)
 
     def _hidden(self, batch: Tensor) -> ExcludedEdges | None:
         task = self.job.task
@@ -102,15 +73,15 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
         """This rank's part of every global batch, sampled and loaded."""
         timer, sampler, seed = self.job.timer, self.job.sampler, self.job.experiment.seed
         with timer.phase("sample"):
-            targets_of = self.targets_of(epoch)
-        micro = self.drawing_unit if sampler.options.key == "micro" else -1
+            targets_of = self.shares.targets_of(self.schedule, epoch)
+        micro = self.shares.drawing_unit if sampler.options.key == "micro" else -1
 
         def prepare(step: int) -> R:
             key = BatchKey(seed, epoch, step)
             with timer.phase("sample"):
                 targets, batch = targets_of(step)
                 with timer.phase("negatives") if self.job.task.options.pairs else nullcontext():
-                    own = self.rank_batch(targets, batch, key)
+                    own = self.shares.rank_batch(targets, batch, key)
                     if (hidden := self._hidden(batch)) is not None:
                         own = replace(own, hidden=hidden)
                 sampled = self.sample(own, key if micro < 0 else replace(key, micro=micro))
@@ -121,6 +92,7 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
 
         return (yield from prepared(self.job, range(first, self.schedule.num_steps), prepare, self.work))
 
+    @final
     def to_device(self, batch: Batch, features: InputRows | None, more_bytes: int = 0) -> Batch:
         """Move blocks to the device tier, and count the bytes, also on a CPU. The store counts its rows.
 

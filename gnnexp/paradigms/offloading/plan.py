@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from gnnexp.job import Job
 from gnnexp.measure.memory import give_back_heap
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.models.local import has_constant_sums
+from gnnexp.paradigms.loops.chunking import Chunking
 from gnnexp.paradigms.offloading.memory import (
     LayerWork,
     chunk_bytes,
@@ -27,15 +28,14 @@ from gnnexp.paradigms.offloading.memory import (
     least_chunks,
     max_over_ranks,
 )
-from gnnexp.paradigms.offloading.options import Keep
 from gnnexp.paradigms.offloading.rows import RowWidths, SlotPlan
 from gnnexp.paradigms.offloading.start import ReadRows, Widths, ends_with_own_rows, projects_rows, widths_of
 from gnnexp.placement.halo import RankLayer, levels
 from gnnexp.placement.reorganise import ChunkOrder, Rates, Volumes, choose_order, ranges, volumes_by_batch
-from gnnexp.placement.transitions import Readings, Transitions, empty_chunk, readings, transitions
+from gnnexp.placement.transitions import Dedup, Readings, Transitions, empty_chunk, readings, transitions
 
-if TYPE_CHECKING:
-    from gnnexp.paradigms.offload import Offload
+# What the host keeps of a layer for the backward pass, see `Offload`.
+Keep = Literal["cheapest", "paper", "outputs", "sums"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,15 +72,17 @@ class OffloadPlan:
         )
 
     @staticmethod
-    def of(job: Job, own: Tensor, options: Offload) -> OffloadPlan:
-        """Make the plan for a rank's `own` vertices `[n]`. All ranks call."""
+    def of(
+        job: Job, own: Tensor, chunking: Chunking, dedup: Dedup, *, rows: ReadRows, keep: Keep, reorganise: bool
+    ) -> OffloadPlan:
+        """Make the plan for a rank's `own` vertices `[n]`. All ranks call. `Offload` explains the options."""
         start = time.perf_counter()
-        comm, dedup = job.batch_comm, options.dedup
+        comm, budget = job.batch_comm, chunking.budget
         (level,) = levels(job.shard, own, 1, lambda _, ids: torch.zeros(ids.shape, dtype=torch.bool))
         layers = job.model.stack
-        projects, reads = planned_reads(layers, options.rows, job.graph)
+        projects, reads = planned_reads(layers, rows, job.graph)
         rates = Rates.of(job.experiment.hardware, sum(read.rows for read in reads) // len(reads) * job.dtype.itemsize)
-        known = sums_known(constant_layers(layers, level), options.keep)
+        known = sums_known(constant_layers(layers, level), keep)
         # Chunks are sized as if sums were kept wherever possible: this needs less memory and is the usual result.
         hoped = [kept is not False for kept in known]
 
@@ -94,34 +96,33 @@ class OffloadPlan:
                 weighted=job.graph.edge_weights is not None,
             )
 
-        def needed(found: Readings, chunks: np.ndarray | None = None, sums: Sequence[bool] = hoped) -> int:
-            size = largest(found, ranges(comm.size, len(found.chunks)) if chunks is None else chunks, dedup, comm.rank)
+        def needed(read: Readings, chunks: np.ndarray | None = None, sums: Sequence[bool] = hoped) -> int:
+            size = largest(read, ranges(comm.size, len(read.chunks)) if chunks is None else chunks, dedup, comm.rank)
             return max_over_ranks(chunk_bytes(works_of(sums), job.dtype, size) or 0, comm)
 
-        budget = options.device_memory
         if budget is not None:
             most = max(1, max_over_ranks(own.numel(), comm))
             least = max_over_ranks(least_chunks(works_of(hoped), job.dtype, level.block, budget), comm)
-            found = fewest_chunks(lambda count: readings(level, own, count, comm), needed, most, budget, least)
+            read = fewest_chunks(lambda count: readings(level, own, count, comm), needed, most, budget, least)
         else:
-            assert options.chunks is not None
-            found = readings(level, own, options.chunks, comm)
-        order = choose_order(found, comm, rates, reorganise=options.reorganise)
-        if budget is not None and needed(found, order.chunks) > budget:
+            assert chunking.count is not None
+            read = readings(level, own, chunking.count, comm)
+        order = choose_order(read, comm, rates, reorganise=reorganise)
+        if budget is not None and needed(read, order.chunks) > budget:
             order = order.undone("order of ranges: Algorithm 4's batches are above the budget")
         cheaper = cheaper_sums(layers, projects, order.volumes.from_host(dedup), job.graph.num_nodes)
         keeps = [less if kept is None else kept for kept, less in zip(known, cheaper, strict=True)]
-        if budget is not None and needed(found, order.chunks, keeps) > budget:
+        if budget is not None and needed(read, order.chunks, keeps) > budget:
             keeps = hoped  # running a layer again is cheaper, but does not fit
         give_back_heap()  # counting overlaps of millions of rows took memory, which is free now
-        moved = transitions(found, order.chunks, dedup, comm.rank, again=not all(keeps))
+        moved = transitions(read, order.chunks, dedup, comm.rank, again=not all(keeps))
         facts = {
             "keeps": ["sums" if kept else "outputs" for kept in keeps],
             "rows": ["projected" if on else "raw" for on in projects],
-            "chunk_bytes_bound": needed(found, order.chunks, keeps) or None,
+            "chunk_bytes_bound": needed(read, order.chunks, keeps) or None,
             # Bytes of a row that each layer reads, and of a row of logits: they convert rows to bytes.
             "row_bytes": [width * job.dtype.itemsize for width in (*(it.rows for it in reads), job.model.widths[-1])],
-            **facts_of_order(found, order, comm),
+            **facts_of_order(read, order, comm),
         }
         slots = SlotPlan.of(row_widths(reads, projects, keeps), job.model.in_dim)
         return OffloadPlan(
@@ -129,17 +130,17 @@ class OffloadPlan:
         )
 
 
-def facts_of_order(found: Readings, order: ChunkOrder, comm: Communicator) -> dict[str, Any]:
+def facts_of_order(read: Readings, order: ChunkOrder, comm: Communicator) -> dict[str, Any]:
     """Recorded values of the chunks and their order."""
     return {
-        "chunks": len(found.chunks),
+        "chunks": len(read.chunks),
         "order": order.note,
         "rows_initial": asdict(order.initial),
         "rows_reorganised": None if order.reorganised is None else asdict(order.reorganised),
         "cost_initial": order.initial_cost,
         "cost_reorganised": order.reorganised_cost,
         "order_s": order.seconds,
-        "batches": volumes_by_batch(found, order.chunks, comm),
+        "batches": volumes_by_batch(read, order.chunks, comm),
     }
 
 
@@ -175,6 +176,11 @@ def sums_known(constant: Sequence[bool], keep: Keep) -> list[bool | None]:
     if keep == "outputs":
         return [False] * len(constant)
     return [(None if keep == "cheapest" else True) if can else False for can in constant]
+
+
+def may_keep_sums(layers: Sequence[Layer | BlockLayer], keep: Keep) -> list[bool]:
+    """For each layer, whether its sums may be kept. Blocks decide it later, when there are some."""
+    return [keep != "outputs" and isinstance(layer, Layer) and layer.traits.kind == "static" for layer in layers]
 
 
 def cheaper_sums(

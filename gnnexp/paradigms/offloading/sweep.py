@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from gnnexp.graph.block import BatchKey
 from gnnexp.job import Job
 from gnnexp.kernels.crossing import across
 from gnnexp.measure.ledger import Tag
-from gnnexp.paradigms.chunks.in_chunks import visit
+from gnnexp.paradigms.loops.in_chunks import visit
 from gnnexp.paradigms.offloading.layer import OffloadLayer, backward_through
 from gnnexp.paradigms.offloading.neighbour_buffer import NeighbourBuffer
 from gnnexp.paradigms.offloading.outputs import Outputs
@@ -20,10 +20,7 @@ from gnnexp.paradigms.offloading.plan import OffloadPlan
 from gnnexp.paradigms.offloading.start import LayerStart, StartRows
 from gnnexp.placement.chunks import Chunk
 from gnnexp.placement.transitions import Move, Visit
-from gnnexp.tiers.host_tier import HostTier
-
-if TYPE_CHECKING:
-    from gnnexp.paradigms.offload import Offload
+from gnnexp.tiers.host_tier import HostMemory, HostTier
 
 _PIECE_BYTES = 64 << 20
 
@@ -35,11 +32,15 @@ class Sweeps:
         job: job of the rank.
         own: `[n]` vertices of the rank, ascending.
         plan: plan of the rank.
-        options: options of the paradigm.
+        host: where the host keeps rows.
+        prefetch: whether a batch's own rows are fetched while the batch before is computed.
+        inter: whether ranks get rows of the same batch from each other.
     """
 
-    def __init__(self, job: Job, own: Tensor, plan: OffloadPlan, options: Offload) -> None:
-        self._job, self._own, self._prefetch, inter = job, own, options.prefetch, options.dedup.inter
+    def __init__(
+        self, job: Job, own: Tensor, plan: OffloadPlan, host: HostMemory, *, prefetch: bool, inter: bool
+    ) -> None:
+        self._job, self._own, self._prefetch = job, own, prefetch
         self._visits = tuple(it.to(job.device, inter) for it in plan.transitions.visits)
         self._capacity = plan.transitions.capacity
         self._neighbours = NeighbourBuffer(job.tier, job.comm, job.batch_comm, inter)
@@ -48,7 +49,7 @@ class Sweeps:
             OffloadLayer(start, kept, following)
             for start, kept, following in zip(starts, plan.keeps_sums, [*starts[1:], None], strict=True)
         ]
-        self.host = HostTier(options.host, job.directory, pinned=job.device.type == "cuda")
+        self.host = HostTier(host, job.directory, pinned=job.device.type == "cuda")
         self._trained: Tensor | None = None  # features that were read, if they take a gradient
         self._feature_gradients: Tensor | None = None
         self._features, self._rows = plan.slots.allocate(own.numel(), job.dtype, self.host)
@@ -88,16 +89,16 @@ class Sweeps:
     def project_features_back(self, key: BatchKey) -> None:
         """Compute gradients of the parameters of the first layer's start, and of trained features."""
         if self._layers[0].start.projects:
-            given = self._feature_gradients
+            gradients = self._feature_gradients
             for chunk, ids, features in self._feature_pieces():
                 with torch.enable_grad():
-                    out = self._layers[0].start.of(ids, features.requires_grad_(given is not None), key)
+                    out = self._layers[0].start.of(ids, features.requires_grad_(gradients is not None), key)
                 backward_through(out, self._gradients_of(0, chunk))
-                if given is not None and features.grad is not None:
-                    self._job.tier.leave(features.grad, given[_range(chunk)], "tier/d2h_rows_features")
+                if gradients is not None and features.grad is not None:
+                    self._job.tier.leave(features.grad, gradients[_range(chunk)], "tier/d2h_rows_features")
             self._job.tier.settle()
             if self._trained is not None:
-                self._trained.grad = given
+                self._trained.grad = gradients
 
     def _feature_pieces(self) -> Iterator[tuple[Chunk, Tensor, Tensor]]:
         """`(chunk, ids [D], features [D, Din])` of chunks' destinations, on the device; topology stays on the host."""

@@ -11,7 +11,7 @@ from gnnexp.components.plan import Resident
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.paradigms.checks import attends, block_degrees, block_layers, one_part_per_rank
-from gnnexp.paradigms.chunks.chunking import UNCUT, Chunking
+from gnnexp.paradigms.loops.chunking import UNCUT, Chunking
 from gnnexp.paradigms.loops.full_graph import check_full_graph
 
 

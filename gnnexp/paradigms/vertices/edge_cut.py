@@ -8,13 +8,12 @@ Foreign rows that are `held` are computed here too, and do not arrive.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gnnexp.comm.arrival import FRESH, Arrival, ExchangePoint, restore_all, states_of, take_skipped_bytes
+from gnnexp.comm.arrival import FRESH, Arrival, ExchangePoint, KeptExchanges
 from gnnexp.comm.background import Background
 from gnnexp.comm.broadcast import WholeParts
 from gnnexp.comm.communicator import Communicator
@@ -23,9 +22,10 @@ from gnnexp.graph.block import Block
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.measure.ledger import Tag
-from gnnexp.paradigms.chunks.chunking import UNCUT, Chunking
-from gnnexp.paradigms.chunks.local_chunks import LocalChunks
-from gnnexp.paradigms.loops.full_graph import Whole, WholeGraphTrainer
+from gnnexp.paradigms.loops.chunking import UNCUT, Chunking
+from gnnexp.paradigms.loops.computed import Computed
+from gnnexp.paradigms.loops.full_graph import RankGraph, Whole, WholeGraphTrainer
+from gnnexp.paradigms.loops.local_chunks import LocalChunks
 from gnnexp.paradigms.trainer import EpochCounts
 from gnnexp.placement.halo import Cached, RankLayer, everyone, levels, shuffle_index
 
@@ -73,13 +73,12 @@ class EdgeCutTrainer(WholeGraphTrainer):
         assert job.shard.partition is not None
         self.own, self._arrival, self._background = job.shard.partition.vertices_of(job.shard.part), arrival, background
         self.levels = job.once.of("levels", lambda: self._levels(held, whole_parts_from))
-        self.blocks = job.once.of("blocks", self._moved)
-        self._crossing = [int((level.block.sources >= level.num_local).sum()) for level in self.levels]
-        self.local: LocalChunks | None = None
-        if chunking != UNCUT:
-            blocks = [level.block for level in self.levels]
-            self.local = job.once.of("chunks", lambda: LocalChunks(job, blocks, chunking))
+        blocks, self.local = job.once.of("blocks", self._moved), self._cut(chunking)
+        cross_edges = [int((level.block.sources >= level.num_local).sum()) for level in self.levels]
+        computed = Computed.of_whole(blocks, self.own.numel(), cross_edges)
+        self.held = RankGraph(self.own, blocks, computed, self._resident(blocks))
         self.places = self._placed(whole_parts=whole_parts_from is not None)
+        self._kept = KeptExchanges(arrival, (place for place in self.places if place is not None), job.device)
         self._inputs = self.levels[0].block.src_ids[: self.levels[0].num_local]
 
     def _levels(self, held: Cached, whole_parts_from: int | None) -> tuple[RankLayer, ...]:
@@ -93,6 +92,18 @@ class EdgeCutTrainer(WholeGraphTrainer):
     def _moved(self) -> tuple[Block, ...]:
         moved = {level: level.block.to(self.job.device) for level in set(self.levels)}
         return tuple(moved[level] for level in self.levels)
+
+    def _cut(self, chunking: Chunking) -> LocalChunks | None:
+        if chunking == UNCUT:
+            return None
+        blocks = [level.block for level in self.levels]
+        return self.job.once.of("chunks", lambda: LocalChunks(self.job, blocks, chunking))
+
+    def _resident(self, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+        """Blocks of the layers that are not cut into chunks."""
+        if self.local is None:
+            return blocks
+        return tuple(block for block, chunks in zip(blocks, self.local.chunks, strict=True) if len(chunks) == 1)
 
     def _placed(self, *, whole_parts: bool) -> tuple[ExchangePoint | None, ...]:
         """For each layer, the exchange of foreign rows; None if no rank fetches any."""
@@ -122,13 +133,6 @@ class EdgeCutTrainer(WholeGraphTrainer):
         return index.to(job.device)
 
     # --- the iteration ---------------------------------------------------------------------------------------------
-    @property
-    def resident(self) -> tuple[Block, ...]:
-        """Blocks of the layers that are not cut into chunks."""
-        if self.local is None:
-            return self.blocks
-        return tuple(block for block, chunks in zip(self.blocks, self.local.chunks, strict=True) if len(chunks) == 1)
-
     def load(self) -> Rows:
         """Load rows of the inputs that need no exchange."""
         return self.job.store.read(self._inputs)
@@ -149,34 +153,21 @@ class EdgeCutTrainer(WholeGraphTrainer):
         super().synchronize()
         if self._background is not None:
             with self.job.timer.phase("sync"):
-                for place in self._exchanging():
-                    place.drain()
+                self._kept.drain()
 
     # --- counts and state ------------------------------------------------------------------------------------------
-    def cross_edges(self, ready: Whole) -> Sequence[int]:
-        """For each layer, number of edges from fetched vertices."""
-        return self._crossing
-
     def end_epoch(self) -> EpochCounts:
         """The counts of the epoch, with fetched and held rows, and bytes that old rows saved."""
         found, own = super().end_epoch(), self.own.numel()
         found.work["halo_fetched"] = sum(sum(level.fetched) for level in self.levels)
         found.work["halo_cached"] = sum(level.num_local - own for level in self.levels)
-        if self._arrival.kind == "stale":
-            found.work["comm/bytes_skipped"] = take_skipped_bytes(self._exchanging())
+        found.work.update(self._kept.take_counts())
         return found
 
-    def state_dict(self) -> dict[str, Any]:
+    @property
+    def own_state(self) -> KeptExchanges:
         """Old or late rows and gradients, layer by layer."""
-        return {self._arrival.kind: states_of(self._exchanging())} if self._arrival.epochs else {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore old or late rows and gradients."""
-        if state:
-            restore_all(self._exchanging(), state[self._arrival.kind], self.job.device)
-
-    def _exchanging(self) -> list[ExchangePoint]:
-        return [place for place in self.places if place is not None]
+        return self._kept
 
 
 def tag_of(layer: int) -> Tag:

@@ -11,15 +11,12 @@ these have peaks of other epochs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from gnnexp.comm.arrival import FRESH, Arrival, ExchangePoint, restore_all, states_of, take_skipped_bytes
+from gnnexp.comm.arrival import FRESH, Arrival, KeptExchanges
 from gnnexp.comm.shuffle import reduce_max_home, shuffle
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.sparse import Rows
@@ -28,7 +25,8 @@ from gnnexp.kernels.counter import Purpose
 from gnnexp.models.decoupled import contract_layer
 from gnnexp.models.layer import Destinations, Layer
 from gnnexp.models.local import edge_weights, with_factors
-from gnnexp.paradigms.loops.full_graph import Whole, WholeGraphTrainer, layer_by_layer
+from gnnexp.paradigms.loops.computed import Computed
+from gnnexp.paradigms.loops.full_graph import RankGraph, Whole, WholeGraphTrainer, layer_by_layer
 from gnnexp.paradigms.trainer import EpochCounts
 from gnnexp.paradigms.vertices.edge_cut import tag_of
 from gnnexp.placement.cut_graph import cut_graph
@@ -47,7 +45,7 @@ class VertexCutTrainer(WholeGraphTrainer):
     def __init__(self, job: Job, arrival: Arrival, *, holds_inputs: bool) -> None:
         super().__init__(job)
         graph = job.once.of("cut", lambda: cut_graph(job.shard))
-        self.own, self._arrival, self._holds_inputs, count = graph.own, arrival, holds_inputs, graph.own.numel()
+        self.own, self._holds_inputs, count = graph.own, holds_inputs, graph.own.numel()
         self._block = job.once.of("block", lambda: graph.block.to(job.device))
         indices = ((graph.sources, graph.source_counts), (graph.destinations, graph.destination_counts))
         self.sources, self.destinations = (
@@ -57,12 +55,13 @@ class VertexCutTrainer(WholeGraphTrainer):
         # Layer 1 gathers projected features of this epoch. Only its sums may be old or late.
         self._gathers = [(arrival if index else FRESH).at(self.sources) for index in layers]
         self._reduces = [arrival.at(self.destinations) for _ in layers]
+        self._kept = KeptExchanges(arrival, (*self._gathers, *self._reduces), job.device)
         total = self._block.total_weight
         self._dst = Destinations(
             self.own.to(job.device), self._block.degree[:count], weight=None if total is None else total[:count]
         )
-        self.blocks = (self._block,) * job.model.num_layers
-        self._crossing = [graph.cross_edges] * job.model.num_layers
+        blocks = (self._block,) * job.model.num_layers
+        self.held = RankGraph(self.own, blocks, Computed.of_whole(blocks, None, [graph.cross_edges] * len(blocks)))
         self._inputs = graph.block.src_ids[: graph.block.num_src if holds_inputs else graph.own.numel()]
 
     def load(self) -> Rows:
@@ -126,37 +125,19 @@ class VertexCutTrainer(WholeGraphTrainer):
 
     # --- counts and state ------------------------------------------------------------------------------------------
 
-    @property
-    def _places(self) -> list[ExchangePoint]:
-        return [*self._gathers, *self._reduces]
-
-    def cross_edges(self, ready: Whole) -> Sequence[int]:
-        """For each layer, number of edges with a foreign end."""
-        return self._crossing
-
-    @cached_property
-    def redundant_edges(self) -> int:
-        """0, because each edge belongs to one rank."""
-        return 0
-
     def end_epoch(self) -> EpochCounts:
         """The counts of the epoch, with exchanged rows, and bytes that old rows saved."""
-        found, layers = super().end_epoch(), len(self.blocks)
+        found, layers = super().end_epoch(), self.job.model.num_layers
         found.work["halo_fetched"] = (
             layers - self._holds_inputs
         ) * self.sources.num_foreign + layers * self.destinations.num_foreign
-        if self._arrival.kind == "stale":
-            found.work["comm/bytes_skipped"] = take_skipped_bytes(self._places)
+        found.work.update(self._kept.take_counts())
         return found
 
-    def state_dict(self) -> dict[str, Any]:
+    @property
+    def own_state(self) -> KeptExchanges:
         """Old or late rows and sums."""
-        return {self._arrival.kind: states_of(self._places)} if self._arrival.epochs else {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore old or late rows and sums."""
-        if state:
-            restore_all(self._places, state[self._arrival.kind], self.job.device)
+        return self._kept
 
 
 def _first(rows: Rows, count: int) -> Rows:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, final
 
 import numpy as np
 import torch
@@ -53,14 +53,17 @@ class StreamPartitioner(Partitioner):
         """Memory of a shuffled stream per edge, in bytes; a stored stream needs none."""
         return SHUFFLED_BYTES_PER_EDGE if self.order == "shuffled" else 0
 
+    @final
     def stream(self, graph: Graph) -> EdgeStream:
         """The edges of the graph as a stream in the order `order`."""
         return GraphStream(graph, self.order, self.seed)
 
+    @final
     def assign(self, graph: Graph, num_parts: int) -> Owners:
         """Owners from the stream of the graph's edges."""
         return self.assign_stream(self.stream(graph), num_parts)
 
+    @final
     def partition_stream(self, stream: EdgeStream, num_parts: int, key: str = "") -> Partition:
         """Split the vertices of a stream, and in a vertex-cut its edges by position, in the order of the stream.
 
@@ -114,6 +117,7 @@ class VertexCut(StreamPartitioner):
     def place_all(self, stream: EdgeStream, num_parts: int, parts: np.ndarray) -> Mapping[str, float]:
         """Write the part of every edge to `parts` `[E]` by position; returns facts about the run by name."""
 
+    @final
     def assign_stream(self, stream: EdgeStream, num_parts: int) -> Owners:
         """Place every edge, then find the home of every vertex."""
         parts = np.empty(stream.num_edges, torch.zeros(0, dtype=owner_dtype(num_parts)).numpy().dtype)
@@ -204,6 +208,7 @@ class EdgePlacer(VertexCut):
         """The state before the first edge; a rule with more state returns a subclass of `Placement`."""
         return Placement.empty(self.first_degrees(stream), num_parts)
 
+    @final
     def place_all(self, stream: EdgeStream, num_parts: int, parts: np.ndarray) -> Mapping[str, float]:
         """Place all edges in one pass; returns no facts."""
         state = self.begin(stream, num_parts)
@@ -226,6 +231,7 @@ class EdgeScorer(EdgePlacer):
     def score(self, state: Placement, source: int, destination: int) -> np.ndarray:
         """The scores `[p]` of the parts for one edge; higher is better."""
 
+    @final
     def place(self, state: Placement, sources: np.ndarray, destinations: np.ndarray, parts: np.ndarray) -> None:
         """Place the edges one by one."""
         for edge, (source, destination) in enumerate(zip(sources.tolist(), destinations.tolist(), strict=True)):

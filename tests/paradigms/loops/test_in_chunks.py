@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.ops.backends import make_backend
-from gnnexp.paradigms.chunks.in_chunks import in_chunks
+from gnnexp.paradigms.loops.in_chunks import in_chunks
 from gnnexp.placement.chunks import Chunk, cut, even_ranges
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.testing.graphs import nasty_graph

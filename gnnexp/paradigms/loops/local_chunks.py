@@ -21,8 +21,8 @@ from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.models.model import ModelOptions
-from gnnexp.paradigms.chunks.chunking import UNCUT, Chunking
-from gnnexp.paradigms.chunks.in_chunks import in_chunks
+from gnnexp.paradigms.loops.chunking import UNCUT, Chunking
+from gnnexp.paradigms.loops.in_chunks import in_chunks
 from gnnexp.placement.chunks import Chunk, ChunkCost
 
 
