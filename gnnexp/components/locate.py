@@ -14,7 +14,7 @@ from dataclasses import is_dataclass
 from types import FunctionType
 from typing import Any, get_type_hints
 
-from gnnexp.components.packages import is_requirement, missing_package
+from gnnexp.components.packages import PLUGINS, is_requirement, missing_package
 from gnnexp.components.signature import nearest, returned_class
 from gnnexp.errors import Problem
 from gnnexp.provenance.names import name_of
@@ -124,7 +124,7 @@ def _nearest_name(module: str, attribute: str) -> str:
 def missing_module(key: str, value: object, error: ModuleNotFoundError) -> Problem:
     """The problem of a missing package. If gnnexp requires the package, the fix is the command that installs it."""
     package = (error.name or "").partition(".")[0]
-    if is_requirement(package):
+    if is_requirement(package) or package in PLUGINS:
         return missing_package(key, value, package)
     return Problem(key, value, f"module {error.name} does not exist", "correct the name, or put it on PYTHONPATH")
 

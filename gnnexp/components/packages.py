@@ -28,6 +28,8 @@ REQUIREMENTS = {
     "sklearn": "scikit-learn",
     "mlflow": "mlflow>=3,<4",
 }
+# Plug-ins that were a part of gnnexp, with their folders in its repository.
+PLUGINS = {"gnn_gconstruct": "examples/gconstruct"}
 # Packages that a command imports before it starts anything, or after its runs.
 OF_COMMANDS = ("hydra", "omegaconf", "yaml", "rich", "matplotlib")
 # Packages that the default configurations of gnnexp's systems need, apart from its requirements.
@@ -52,9 +54,11 @@ def is_requirement(package: str) -> bool:
 
 
 def install_command(package: str) -> str:
-    """The command that installs a package that gnnexp requires."""
+    """The command that installs a package that gnnexp requires, or a plug-in of `PLUGINS`."""
     if package == "dgl" and sys.version_info[:2] > _LAST_PYTHON_OF_DGL:
         return "install gnnexp[dgl] for Python 3.11: PyPI has DGL 1.1.3 for no later version"
+    if package in PLUGINS:
+        return f"pip install {PLUGINS[package]}, in gnnexp's repository"
     if package in EXTRAS:
         return f"pip install 'gnnexp[{EXTRAS[package]}]'"
     return f"pip install '{REQUIREMENTS.get(package, package)}'"

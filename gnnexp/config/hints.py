@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from gnnexp.components.locate import located
+from gnnexp.components.packages import missing_package
 from gnnexp.components.signature import TARGET, nearest, parameters_of, unknown
 from gnnexp.config.folders import ConfigFolders, product_sweeps
 from gnnexp.config.meant import meant
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.files.regular import is_folder
+from gnnexp.provenance.older import OF_PLUGINS
 
 # Options by which a choice is published under several names. A name comes before the shape of a generated graph.
 _NAMED = ("name", "shape")
@@ -30,6 +32,8 @@ def unknown_choice(group: str, value: object, choices: Iterable[str], folders: C
     word, names = str(value), list(choices)
     if left_out := folders.plugins.left_out_problem(group, word):
         return left_out
+    if (package := OF_PLUGINS.get(f"{group}={word}")) is not None:
+        return missing_package(group, value, package)
     problem = unknown(group, value, word, names, f"{group}=")
     if nearest(word, names, SLIP) and word.lower() not in (name.lower() for name in published_names(group, folders)):
         return problem

@@ -36,6 +36,7 @@ MOVED: Mapping[str, str] = {
     "gnnexp.datasets.formats.dgl_graph.DglGraph": "gnnexp.datasets.formats.dgl.dgl_graph.DglGraph",
     "gnnexp.datasets.formats.dgl_partitions.DglPartitions": "gnnexp.datasets.formats.dgl.dgl_partitions.DglPartitions",
     "gnnexp.datasets.formats.graphbolt.GraphBolt": "gnnexp.datasets.formats.dgl.graphbolt.GraphBolt",
+    "gnnexp.datasets.formats.graphstorm.GraphStorm": "gnn_gconstruct.graphstorm.GraphStorm",
     "gnnexp.paradigms.external.paradigm.External": "gnnexp.paradigms.external.command.Command",
     "gnnexp.partitioners.dbh.DbhPartitioner": "gnnexp.partitioners.streams.dbh.DbhPartitioner",
     "gnnexp.partitioners.greedy.GreedyPartitioner": "gnnexp.partitioners.streams.greedy.GreedyPartitioner",
@@ -82,6 +83,8 @@ _GONE: Mapping[str, Mapping[str, Any]] = {
     "gnnexp.paradigms.model_averaging.ModelAveraging": {"optimizer_state": "kept"},
     "hardware": {"straggler": None},
 }
+# Choices that a plug-in has now: the package that Python imports.
+OF_PLUGINS = {"dataset=graphstorm": "gnn_gconstruct"}
 # Messages about removed options that a user may still set.
 GONE = {"hardware.straggler": "is gone: gnnexp slows no rank down any more"}
 

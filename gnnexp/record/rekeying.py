@@ -18,7 +18,7 @@ from gnnexp.errors import ProblemsError
 from gnnexp.experiment.build import build
 from gnnexp.experiment.run_key import run_key
 from gnnexp.provenance.code import RunCode, code_of, targets_in, targets_of_results
-from gnnexp.provenance.older import MOVED, as_today
+from gnnexp.provenance.older import MOVED, as_today, name_today
 from gnnexp.provenance.recorded import RESULT_VERSION, is_of_other_version, own_of, recorded_inputs
 from gnnexp.record.archive import imported_from
 from gnnexp.record.attempts import alone
@@ -143,7 +143,8 @@ def rekey(run_dir: Path, *, write: bool) -> RekeyOutcome:
 
 def _foreign(config: Mapping[str, Any], named: Collection[str] = ()) -> list[str]:
     """The classes of a record that are neither gnnexp's nor named by the user: they are not imported."""
-    return [target for target in targets_of_results(config) if not target.startswith(_OWN) and target not in named]
+    targets = map(name_today, targets_of_results(config))
+    return [target for target in targets if not target.startswith(_OWN) and target not in named]
 
 
 @cache

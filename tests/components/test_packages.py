@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -13,8 +14,10 @@ from lacking import environment_without
 
 import gnnexp
 from gnnexp.cli.main import run_command
+from gnnexp.cli.running.prepare import checked_config
 from gnnexp.components import packages
-from gnnexp.components.packages import EXTRAS, OF_COMMANDS, REQUIREMENTS, install_command, is_installed
+from gnnexp.components.packages import EXTRAS, OF_COMMANDS, PLUGINS, REQUIREMENTS, install_command, is_installed
+from gnnexp.errors import ConfigError
 
 PROJECT = tomllib.loads((Path(gnnexp.__file__).parents[1] / "pyproject.toml").read_text())["project"]
 
@@ -152,3 +155,28 @@ def test_info_prints_extras_whole(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert {
         f"pip install '{words}'" for words in ("gnnexp[metis]", "gnnexp[slurm]", "mlflow>=3,<4", "scikit-learn")
     } <= set(re.findall(r"pip install '[^']*'", printed))
+
+
+# --- what a plug-in has now ------------------------------------------------------------------------------------------
+def test_a_class_and_a_choice_that_a_plug_in_has_now_name_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the package. With it: examples/gconstruct/tests."""
+    for name in [*sys.modules, "gnn_gconstruct", "gnn_gconstruct.graphstorm"]:
+        if name.partition(".")[0] in PLUGINS:
+            monkeypatch.setitem(sys.modules, name, None)
+    target = "gnnexp.datasets.formats.graphstorm.GraphStorm"
+    for words in (["dataset=graphstorm"], ["dataset=tables", f"dataset._target_={target}"]):
+        with pytest.raises(ConfigError) as caught:
+            checked_config([*words, "tracker=none"], None)
+        assert "needs the package gnn_gconstruct, which is not installed" in str(caught.value)
+        assert "pip install examples/gconstruct, in gnnexp's repository" in str(caught.value)
+    assert all((Path(gnnexp.__file__).parents[1] / folder / "pyproject.toml").is_file() for folder in PLUGINS.values())
+
+
+def test_its_data_name_the_plug_in(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "e.csv").write_text("src,dst\n0,1\n")
+    edges = {"relation": ["n", "to", "n"], "files": "e.csv", "source_id_col": "src", "dest_id_col": "dst"}
+    (place / "conf.json").write_text(json.dumps({"nodes": [], "edges": [edges]}))
+    for path in (place, place / "conf.json"):
+        assert run_command(["data", str(path)]) == 2
+        said = capsys.readouterr().err
+        assert "gconstruct" in said and f"gnnexp run dataset=graphstorm dataset.path={path}" in said

@@ -21,13 +21,13 @@ import scipy.sparse
 import torch
 import yaml
 from dgl_here import read_here
+from gnn_gconstruct.graphstorm import GraphStorm
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gnnexp.datasets.edge_list import EdgeList
 from gnnexp.datasets.formats.dgl.dgl_graph import DglGraph
 from gnnexp.datasets.formats.dgl.graphbolt import GraphBolt
-from gnnexp.datasets.formats.graphstorm import GraphStorm
 from gnnexp.datasets.formats.matrix import AdjacencyMatrix
 from gnnexp.datasets.formats.networkx_files import NetworkX
 from gnnexp.datasets.formats.pyg.dataset import Pyg

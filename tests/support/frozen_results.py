@@ -156,7 +156,7 @@ def _classes() -> Iterator[type]:
     from gnnexp.tasks.decoders import Decoder
 
     kinds = [kind_of(group) for group in KINDS if group not in ("tracker", "hardware.launcher")]
-    rooms = {kind.__module__.split(".")[1] for kind in kinds}
+    rooms = {kind.__module__.split(".")[1] for kind in kinds} | {"paradigms"}  # `Method` is in another room
     for room in sorted(rooms):
         package = importlib.import_module(f"gnnexp.{room}")
         for module in pkgutil.walk_packages(package.__path__, f"gnnexp.{room}."):

@@ -26,7 +26,7 @@ from gnnexp.datasets.tables.features import FeatureForm
 from gnnexp.datasets.tables.roles import AUTO
 from gnnexp.datasets.tables.scaling import Empty
 from gnnexp.errors import DataError, Problem
-from gnnexp.files.regular import parse_json
+from gnnexp.files.regular import is_file, parse_json
 from gnnexp.graph.graph import Graph
 
 # Bytes of memory for each byte of a file: there is a dictionary for each vertex and each edge.
@@ -37,7 +37,7 @@ _NODE_LINK = re.compile(
 _MAX_LINE = 1 << 16
 _COMMENT = re.compile(r"(?:^|(?<=\s))#")
 _BEGIN_PAJEK = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s|%[^\n]*\n)*\*")
-_GRAPHSTORM = re.compile(rb'"(node|source)_id_col"')  # its file also has lists of nodes and edges
+_GCONSTRUCT = re.compile(rb'"(node|source)_id_col"')
 
 
 @dataclass(kw_only=True, eq=False)
@@ -144,8 +144,13 @@ def _fits(path: Path) -> bool:
         return kind == ".net"
     start = start_of(path)
     if kind == ".json":
-        return _NODE_LINK.search(start) is not None and _GRAPHSTORM.search(start) is None
+        return _NODE_LINK.search(start) is not None and not is_gconstruct(path)
     return _BEGIN_PAJEK.match(start) is not None if kind == ".net" else b"{" in start
+
+
+def is_gconstruct(path: Path) -> bool:
+    """Whether a file is a JSON of GraphStorm's gconstruct, which also has lists of nodes and edges."""
+    return path.suffix == ".json" and is_file(path) and _GCONSTRUCT.search(start_of(path)) is not None
 
 
 # --- formats ----------------------------------------------------------------------------------------------------------

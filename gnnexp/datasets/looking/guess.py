@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gnnexp.components.packages import install_command, is_installed
 from gnnexp.components.texts import hydra_text
 from gnnexp.datasets.base import Dataset
+from gnnexp.datasets.formats.networkx_files import is_gconstruct
 from gnnexp.datasets.looking.sample import Sample, sample_of
 from gnnexp.datasets.looking.tables import guess_tables
 from gnnexp.errors import DataError, Problem
@@ -63,6 +65,8 @@ def recognised(
     for choice, lines in lines_of_choice.items():
         read = [f"dataset={choice}", *lines]
         return FormatGuess(choice, [*read, f"dataset.path={hydra_text(str(place))}"] if not _with_path(lines) else read)
+    if any(map(is_gconstruct, sorted(place.glob("*.json")) if place.is_dir() else [place])):
+        raise DataError(_gconstruct_problem(place))
     sample = None if limit is None or folder is None else sample_of(place, limit, folder)
     tables = guess_tables(place if sample is None else sample.place, place)
     if tables is not None:
@@ -75,6 +79,13 @@ def recognised(
             "give a folder of tables (CSV, Parquet, …), or one of gnnexp list dataset; docs/howto/dataset.md",
         )
     )
+
+
+def _gconstruct_problem(place: Path) -> Problem:
+    """The problem of a JSON file of GraphStorm's gconstruct, or of its folder."""
+    command, package = f"gnnexp run dataset=graphstorm dataset.path={hydra_text(str(place))}", "gnn_gconstruct"
+    fix = command if is_installed(package) else f"{install_command(package)}; then {command}"
+    return Problem("PATH", str(place), "has a JSON file of GraphStorm's gconstruct, which a plug-in reads", fix)
 
 
 def _with_path(lines: Sequence[str]) -> bool:

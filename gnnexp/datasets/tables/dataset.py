@@ -13,7 +13,7 @@ from typing import ClassVar, Literal, Self
 
 import numpy as np
 
-from gnnexp.datasets.base import Dataset, data_folder, require
+from gnnexp.datasets.base import WrittenDataset, data_folder, require
 from gnnexp.datasets.reading.features import Sparse
 from gnnexp.datasets.reading.names import Columns, GraphNames, is_of_names
 from gnnexp.datasets.splits.held_out import (
@@ -65,7 +65,7 @@ from gnnexp.graph.storage.layout import SPLITS, arrays_of
 
 
 @dataclass(kw_only=True, eq=False)
-class Tables(Dataset):
+class Tables(WrittenDataset):
     """A graph from a table of edges and, if there is one, a table of vertices.
 
     Tables are CSV, TSV, JSON lines, Parquet or Arrow: a file, a folder of shards, or a pattern. Names of files are
@@ -232,10 +232,6 @@ class Tables(Dataset):
         """False: tables may be large, so the configuration is checked first."""
         return False
 
-    def first_notes(self) -> Sequence[str]:
-        """Notes of what made the tables, before those of the tables themselves."""
-        return ()
-
     def sources(self) -> list[Path]:
         """All files of all tables."""
         vertices, edges = self._files()
@@ -271,14 +267,12 @@ class Tables(Dataset):
             links_by_time=time is not None and self.link_split is not None,
         )
 
-    def load(self) -> Graph:
-        """The graph in memory."""
-        with tempfile.TemporaryDirectory() as folder:
-            self.generate(Path(folder) / "graph")
-            return open_graph(Path(folder) / "graph", mmap=False)
-
     def generate(self, folder: Path) -> Graph:
         """Write the graph and, next to its arrays, the ids of its vertices and the names of its classes."""
+        return self.write(folder)
+
+    def write(self, folder: Path, notes: Sequence[str] = ()) -> Graph:
+        """As `generate`; `notes` of what made the tables come before those of the tables themselves."""
         folder.parent.mkdir(parents=True, exist_ok=True)
         with (
             tempfile.TemporaryDirectory(dir=folder.parent) as place,
@@ -292,10 +286,10 @@ class Tables(Dataset):
                 if edges.time is not None:
                     check_days(reader, edges.table, edges.time.column, self._form)
             if self.link_split is None:
-                self._write(reader, layout, Path(place), folder)
+                self._write(reader, layout, Path(place), folder, notes)
             else:
                 whole = Path(place) / "whole"
-                self._hold_out(layout, self._write(reader, layout, Path(place), whole), whole, folder)
+                self._hold_out(layout, self._write(reader, layout, Path(place), whole, notes), whole, folder)
         return open_graph(folder)
 
     def layout(self, reader: Engine) -> TableLayout:
@@ -375,7 +369,9 @@ class Tables(Dataset):
             self.buffer_bytes,
         )
 
-    def _write(self, reader: Engine, layout: TableLayout, place: Path, folder: Path) -> NumberedTables:
+    def _write(
+        self, reader: Engine, layout: TableLayout, place: Path, folder: Path, first: Sequence[str]
+    ) -> NumberedTables:
         file, rules, findings = self.feature_file(), self._rules(layout), Findings()
         graph = number(reader, layout, rules, place, None if file is None else rows_of_file(file))
         form = FeatureForm(self.categories, self.empty, self.standardize, self._known, self.new_values)
@@ -404,7 +400,7 @@ class Tables(Dataset):
                 name=self.name,
                 num_classes=0 if labels is None else len(labels.classes),
                 num_features=width,
-                notes=[*self.first_notes(), *layout.described(), *notes, *merged.notes(self.merge_weights)],
+                notes=[*first, *layout.described(), *notes, *merged.notes(self.merge_weights)],
             )
         return graph
 

@@ -9,18 +9,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from gnn_gconstruct.graphstorm import GraphStorm
+from hostile_places import KINDS, hostile
+from installing import installing
 
 from gnnexp.cli.main import run_command
 from gnnexp.components.packages import is_installed
 from gnnexp.config.compose import compose
-from gnnexp.config.folders import own_folders
-from gnnexp.config.hints import classes_of
+from gnnexp.config.plugins import GROUP
 from gnnexp.datasets.base import Dataset
-from gnnexp.datasets.formats.graphstorm import GraphStorm
-from gnnexp.datasets.looking.guess import recognised
 from gnnexp.errors import DataError
 from gnnexp.experiment.build import build
 from gnnexp.graph.graph import Graph
+
+PACKAGE = Path(__file__).parents[1]
 
 
 def load(folder: Path, **options: Any) -> Graph:
@@ -33,8 +35,8 @@ def made(folder: Path, **options: Any) -> tuple[Graph, Path]:
 
 
 def ids_of(folder: Path, kind: str) -> list[Any]:
-    found: list[Any] = pq.read_table(folder / f"ids_{kind}.parquet").column("id").to_pylist()
-    return found
+    ids: list[Any] = pq.read_table(folder / f"ids_{kind}.parquet").column("id").to_pylist()
+    return ids
 
 
 def example(folder: Path) -> dict[str, Any]:
@@ -358,21 +360,41 @@ def test_a_broken_file_is_an_error(text: str, tmp_path: Path) -> None:
         load(tmp_path)
 
 
-def test_the_printed_command_loads_the_graph(tmp_path: Path) -> None:
-    written(tmp_path, example(tmp_path))
-    for place in (tmp_path, tmp_path / "conf.json"):
-        overrides = list(recognised(place, classes_of("dataset", own_folders())).overrides)
-        assert overrides[0] == "dataset=graphstorm"
-        assert build(compose(overrides).config["dataset"], Dataset).load().num_nodes == 5
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "closed"])  # root may read what is closed
+def test_a_hostile_path_is_an_error_that_names_it(kind: str, tmp_path: Path) -> None:
+    place = hostile(tmp_path / "it.json", kind)
+    with pytest.raises(DataError, match="fix: ") as caught:
+        load(place)
+    assert str(place) in str(caught.value)
+
+
+def test_the_installed_package_has_the_choice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    installing(tmp_path, monkeypatch, GROUP)("gnn-gconstruct", gconstruct="gnn_gconstruct")
+    folder = tmp_path / "data"
+    folder.mkdir()
+    written(folder, example(folder))
+    for place in (folder, folder / "conf.json"):
+        config = compose(["dataset=graphstorm", f"dataset.path={place}"]).config["dataset"]
+        assert build(config, Dataset).load().num_nodes == 5
+        assert run_command(["data", str(place)]) == 2
+        assert f"fix: gnnexp run dataset=graphstorm dataset.path={place}" in capsys.readouterr().err
+    assert run_command(["list", "datasets", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["choices"]
+    assert {line["name"]: line["package"] for line in listed}["graphstorm"] == "gnn-gconstruct 1.0"
 
 
 @pytest.mark.slow
-def test_a_run(tmp_path: Path) -> None:
+def test_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, example(tmp_path))
+    monkeypatch.chdir(PACKAGE)
     assert (
         run_command(
             [
                 "run",
+                "--config-dir",
+                "gnn_gconstruct/conf",
                 "dataset=graphstorm",
                 f"dataset.path={tmp_path}",
                 "model=rgcn",

@@ -49,7 +49,7 @@ class Label:
     """
 
     column: str
-    shares: Sequence[float]
+    shares: tuple[float, ...]
     files: Mapping[str, Sequence[Path]]
     id_column: str | None
 
@@ -80,7 +80,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Gconstruct:
+class Description:
     """The tables that a JSON file describes."""
 
     path: Path
@@ -89,70 +89,49 @@ class Gconstruct:
 
     def files(self) -> list[Path]:
         """All files, each once."""
-        found = [path for one in (*self.nodes, *self.edges) for path in one.files.paths]
-        found += [
-            path for one in self.nodes for label in one.labels for paths in label.files.values() for path in paths
-        ]
-        return list(dict.fromkeys(found))
+        paths = [path for entry in (*self.nodes, *self.edges) for path in entry.files.paths]
+        paths += [path for node in self.nodes for label in node.labels for ids in label.files.values() for path in ids]
+        return list(dict.fromkeys(paths))
 
 
-def gconstruct_in(place: Path) -> Path | None:
+def _description_in(place: Path) -> Path | None:
     """GraphStorm's JSON file: `place`, or the only one in this folder; None if there is none."""
     candidates = [place] if place.suffix == ".json" else sorted(place.glob("*.json")) if place.is_dir() else []
-    found = [one for one in candidates if is_file(one) and _is_config(_json(one))]
-    return found[0] if len(found) == 1 else None
+    files = [file for file in candidates if is_file(file) and _is_description(json_that_has(file, _WORDS))]
+    return files[0] if len(files) == 1 else None
 
 
-def _is_config(content: object) -> bool:
+def _is_description(content: object) -> bool:
     if not isinstance(content, dict) or not all(isinstance(content.get(key), list) for key in ("nodes", "edges")):
         return False
-    entries = [*content["nodes"], *content["edges"]]
     return bool(content["edges"]) and all(
-        isinstance(one, dict) and "files" in one and ("node_type" in one or "relation" in one) for one in entries
+        isinstance(entry, dict) and "files" in entry and ("node_type" in entry or "relation" in entry)
+        for entry in (*content["nodes"], *content["edges"])
     )
 
 
-def _json(path: Path) -> object:
-    return json_that_has(path, _WORDS)
-
-
-def read_gconstruct(place: Path) -> Gconstruct:
+def read_description(place: Path) -> Description:
     """The tables of a JSON file, or of the only one in a folder.
 
     Raises:
         DataError: there is no such file, it does not fit the format, or tables are missing. Names all problems.
     """
-    path = gconstruct_in(place)
+    path = _description_in(place)
     if path is None:
         reason = None if place.is_dir() else why_unreadable(place) or "lacks nodes or edges"
-        raise DataError(
-            Problem(
-                str(place),
-                str(reason or "no JSON file with nodes and edges, or several"),
-                "must be a JSON file of GraphStorm's gconstruct",
-                FORMAT_FIX,
-            )
-        )
-    content: Any = _json(path)
+        value = str(reason or "no JSON file with nodes and edges, or several")
+        raise DataError(Problem(str(place), value, "must be a JSON file of GraphStorm's gconstruct", FORMAT_FIX))
+    content: Any = json_that_has(path, _WORDS)
     findings = Findings()
     nodes = [findings.attempt(_entry, path, "nodes", number, entry) for number, entry in enumerate(content["nodes"])]
     edges = [findings.attempt(_entry, path, "edges", number, entry) for number, entry in enumerate(content["edges"])]
     findings.raise_all()
-    config = Gconstruct(path, [entry for entry in nodes if entry], [entry for entry in edges if entry])
-    kinds = [entry.kind for entry in (*config.nodes, *config.edges)]
-    DataError.raise_all(
-        [
-            Problem(
-                str(path),
-                ":".join(kind),
-                "is there more than once: gnnexp needs all columns of a type in one set of files",
-                "join the tables",
-            )
-            for kind in dict.fromkeys(kinds)
-            if kinds.count(kind) > 1
-        ]
-    )
-    return config
+    description = Description(path, [entry for entry in nodes if entry], [entry for entry in edges if entry])
+    kinds = [entry.kind for entry in (*description.nodes, *description.edges)]
+    said = "is there more than once: gnnexp needs all columns of a type in one set of files"
+    twice = [kind for kind in dict.fromkeys(kinds) if kinds.count(kind) > 1]
+    DataError.raise_all([Problem(str(path), ":".join(kind), said, "join the tables") for kind in twice])
+    return description
 
 
 def _entry(path: Path, section: str, number: int, entry: Mapping[str, Any]) -> Entry:
@@ -196,7 +175,7 @@ def _parsed(folder: Path, key: str, entry: Mapping[str, Any], *, is_node: bool) 
 
 
 def _label(folder: Path, key: str, entry: Mapping[str, Any]) -> Label:
-    shares = tuple(float(one) for one in entry.get("split_pct") or _SHARES)
+    shares = tuple(map(float, entry.get("split_pct") or _SHARES))
     if len(shares) != 3 or min(shares) < 0 or sum(shares) > 1 + 1e-9:
         raise ValueError(f"split_pct {list(shares)}")
     given = entry.get("custom_split_filenames") or {}
