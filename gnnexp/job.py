@@ -95,7 +95,7 @@ class Job:
         size = self.experiment.train.batch_size
         several = size is not None and size < self.task.targets().numel()
         takes = several and self.parts is None and self.experiment.paradigm.reads_stored_rows
-        return self.store.stored if takes and self.model.reads_stored() else None
+        return self.store.stored if takes and self.model.can_read_stored() else None
 
     @property
     def graph(self) -> Graph:

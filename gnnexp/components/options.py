@@ -1,11 +1,27 @@
-"""The options of a component with other values."""
+"""Checks of the options of a component, and the same options with other values."""
 
 from __future__ import annotations
 
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
+from gnnexp.errors import Problem
+
 Options = TypeVar("Options")
+
+
+def wrong_options(group: str, *rules: tuple[bool, str, object, str, object]) -> list[Problem]:
+    """The problems of options that break their rules.
+
+    Args:
+        group: config key of the component.
+        rules: of each option: whether its value is allowed, its name, its value, what is allowed, and a usual value.
+    """
+    return [
+        Problem(f"{group}.{name}", value, allowed, f"{group}.{name}={usual}")
+        for is_allowed, name, value, allowed, usual in rules
+        if not is_allowed
+    ]
 
 
 def with_options(options: Options, **changes: object) -> Options:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.components.facts import GraphFacts
+from gnnexp.components.options import wrong_options
 from gnnexp.components.setting import Setting
 from gnnexp.errors import ConfigError, Problem, RunError
 from gnnexp.feature_stores.rows import RowForm, take_rows
@@ -53,32 +54,13 @@ class CacheOptions(ABC):
 
     def problems(self) -> list[Problem]:
         """Options outside of their ranges."""
-        problems = []
-        if self.epochs < 1:
-            problems.append(
-                Problem(
-                    "feature_store.cache.epochs", self.epochs, "must be at least 1", "feature_store.cache.epochs=10"
-                )
-            )
-        if not _is_capacity(self.capacity):
-            problems.append(
-                Problem(
-                    "feature_store.cache.capacity",
-                    self.capacity,
-                    "rows (10000), a fraction in (0, 1] (0.25) or bytes (512MiB)",
-                    "feature_store.cache.capacity=0.25",
-                )
-            )
-        if self.policy not in get_args(Policy):
-            problems.append(
-                Problem(
-                    "feature_store.cache.policy",
-                    self.policy,
-                    f"must be one of: {', '.join(get_args(Policy))}",
-                    "feature_store.cache.policy=degree",
-                )
-            )
-        return problems
+        forms, policies = "rows (10000), a fraction in (0, 1] (0.25) or bytes (512MiB)", get_args(Policy)
+        return wrong_options(
+            "feature_store.cache",
+            (self.epochs >= 1, "epochs", self.epochs, "must be at least 1", 10),
+            (_is_capacity(self.capacity), "capacity", self.capacity, forms, 0.25),
+            (self.policy in policies, "policy", self.policy, f"must be one of: {', '.join(policies)}", "degree"),
+        )
 
     @property
     def communicates(self) -> bool:

@@ -21,6 +21,7 @@ from gnnexp.comm.communicator import Communicator
 from gnnexp.components.eager import class_of, eager
 from gnnexp.components.facts import GraphFacts, Need
 from gnnexp.components.optimizer import OptimizerChoice
+from gnnexp.components.options import wrong_options
 from gnnexp.components.schema import MOST_COUNTED
 from gnnexp.components.setting import Setting
 from gnnexp.errors import ConfigError, Problem
@@ -65,16 +66,8 @@ class EmbeddingOptions(FeatureStoreOptions):
     lr: float | None = None
 
     def __post_init__(self) -> None:
-        wrong = []
-        if not 1 <= self.dim <= MOST_COUNTED:
-            wrong.append(
-                Problem(
-                    "feature_store.dim",
-                    self.dim,
-                    f"must be at least 1, and at most {MOST_COUNTED:,}",
-                    "feature_store.dim=128",
-                )
-            )
+        allowed = f"must be at least 1, and at most {MOST_COUNTED:,}"
+        wrong = wrong_options("feature_store", (1 <= self.dim <= MOST_COUNTED, "dim", self.dim, allowed, 128))
         wrong += [
             Problem(f"feature_store.{name}", value, "must be positive", f"set feature_store.{name}=null")
             for name, value in (("scale", self.scale), ("lr", self.lr))

@@ -14,6 +14,7 @@ from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.mesh import Mesh
 from gnnexp.comm.rows import exchange_rows
 from gnnexp.components.facts import GraphFacts
+from gnnexp.components.options import wrong_options
 from gnnexp.components.setting import Setting
 from gnnexp.errors import Problem, Refusal, RunError
 from gnnexp.feature_stores.cache import CacheOptions, Capacity, FeatureCache, Policy, hottest
@@ -55,25 +56,12 @@ class ShardedCacheOptions(CacheOptions):
 
     def problems(self) -> list[Problem]:
         """Options outside of their ranges."""
-        problems = []
-        if self.clique is not None and self.clique < 1:
-            problems.append(
-                Problem(
-                    "feature_store.cache.clique",
-                    self.clique,
-                    "must be at least 1, or null",
-                    "feature_store.cache.clique=null",
-                )
-            )
-        if self.access not in get_args(Access):
-            problems.append(
-                Problem(
-                    "feature_store.cache.access",
-                    self.access,
-                    f"must be one of: {', '.join(get_args(Access))}",
-                    "feature_store.cache.access=auto",
-                )
-            )
+        clique, words = self.clique, get_args(Access)
+        problems = wrong_options(
+            "feature_store.cache",
+            (clique is None or clique >= 1, "clique", clique, "must be at least 1, or null", "null"),
+            (self.access in words, "access", self.access, f"must be one of: {', '.join(words)}", "auto"),
+        )
         return [*problems, *super().problems()]
 
     @property

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.components.facts import GraphFacts, Need
+from gnnexp.components.options import wrong_options
 from gnnexp.components.setting import Setting
 from gnnexp.errors import Problem
 from gnnexp.feature_stores.base import HELD, FeatureStore, FeatureStoreOptions, Share
@@ -35,11 +36,8 @@ class SlicedOptions(FeatureStoreOptions):
 
     def check(self, setting: Setting) -> list[Problem]:
         """The tier must be `host` or `device`."""
-        return (
-            super().check(setting)
-            if self.tier in ("host", "device")
-            else [Problem("feature_store.tier", self.tier, "must be host or device", "feature_store.tier=host")]
-        )
+        tier = (self.tier in ("host", "device"), "tier", self.tier, "must be host or device", "host")
+        return wrong_options("feature_store", tier) or super().check(setting)
 
     def check_data(self, setting: Setting, facts: GraphFacts) -> list[Problem]:
         """A slice in the device tier must fit into `hardware.device_memory`, if that is set."""

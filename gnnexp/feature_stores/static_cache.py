@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnnexp.components.options import wrong_options
 from gnnexp.errors import Problem
 from gnnexp.feature_stores.cache import CacheOptions, Capacity, FeatureCache, Policy, hottest
 from gnnexp.feature_stores.rows import in_places
@@ -36,8 +37,8 @@ class StaticCacheOptions(CacheOptions):
 
     def problems(self) -> list[Problem]:
         """Options outside of their ranges."""
-        wrong = Problem("feature_store.cache.of", self.of, "must be all or owned", "feature_store.cache.of=all")
-        return [*([] if self.of in ("all", "owned") else [wrong]), *super().problems()]
+        of = (self.of in ("all", "owned"), "of", self.of, "must be all or owned", "all")
+        return [*wrong_options("feature_store.cache", of), *super().problems()]
 
     @property
     def needs_partition(self) -> bool:

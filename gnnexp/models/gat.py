@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gnnexp.components.options import wrong_options
 from gnnexp.errors import Problem
 from gnnexp.graph.block import Block
 from gnnexp.graph.shard import BlockNeeds
@@ -157,10 +158,9 @@ class GATOptions(ModelOptions):
 
     def problems(self) -> list[Problem]:
         """Invalid arguments; the number of heads must divide the hidden columns."""
+        counts = (("heads", self.heads), ("out_heads", self.out_heads))
         wrong = super().problems()
-        for name, value in (("heads", self.heads), ("out_heads", self.out_heads)):
-            if value < 1:
-                wrong.append(Problem(f"model.{name}", value, "must be at least 1", f"model.{name}=1"))
+        wrong += wrong_options("model", *((n >= 1, name, n, "must be at least 1", 1) for name, n in counts))
         if self.heads >= 1 and self.hidden >= 1 and self.hidden % self.heads:
             fitting = self.heads * -(-self.hidden // self.heads)
             wrong.append(
@@ -171,16 +171,8 @@ class GATOptions(ModelOptions):
                     f"model.hidden={fitting}, or model.heads=1",
                 )
             )
-        if not 0 <= self.attention_dropout < 1:
-            wrong.append(
-                Problem(
-                    "model.attention_dropout",
-                    self.attention_dropout,
-                    "must be in [0, 1)",
-                    "model.attention_dropout=0.6",
-                )
-            )
-        return wrong
+        share = self.attention_dropout
+        return wrong + wrong_options("model", (0 <= share < 1, "attention_dropout", share, "must be in [0, 1)", 0.6))
 
     @property
     def needs(self) -> BlockNeeds:

@@ -48,7 +48,7 @@ def destination_rows(block: Block, h: InputRows) -> Rows:
     return h[: block.num_dst] if block.dst_positions is None else h[block.dst_positions]
 
 
-def sums_stored_rows(layer: Layer | BlockLayer) -> bool:
+def can_sum_stored_rows(layer: Layer | BlockLayer) -> bool:
     """Whether the layer can sum raw rows where they are stored: by weights that need no rows, one for each edge."""
     return (
         isinstance(layer, Layer)
@@ -200,10 +200,10 @@ def _aggregated(
     drop: Drop | None,
 ) -> tuple[Tensor, Tensor | None]:
     """`([D, C], mass [D, K] or None)`; a fused kernel has divided by the mass, so the mass is None."""
-    if keys is not None and fuses_attention(layer, block):
+    if keys is not None and can_fuse_attention(layer, block):
         rows = h if projected is None else projected
         attend = layer.traits.attend
-        assert attend is not None, "see fuses_attention"
+        assert attend is not None, "see can_fuse_attention"
         return attend(layer, block, rows, keys, drop, projected=projected is not None), None
     weight, mass = edge_weights(layer, block, keys)
     weight = layer.drop_weights(block, weight, drop)
@@ -224,7 +224,7 @@ def _keys(layer: Layer, block: Block, h: Rows, projected: Tensor | None) -> tupl
     return keys[0], dst_key
 
 
-def fuses_attention(layer: Layer, block: Block) -> bool:
+def can_fuse_attention(layer: Layer, block: Block) -> bool:
     """Whether one kernel scores, weighs and aggregates. It cannot scale messages (`block.scale`)."""
     return layer.traits.attend is not None and block.scale is None
 
@@ -275,7 +275,7 @@ def normalised_weights(
     layer: Layer, block: Block, keys: tuple[Tensor, Tensor] | None, drop: Drop | None
 ) -> Tensor | None:
     """`[E, K]` weights after dropout, divided by their mass if there is one; None for ones."""
-    if keys is not None and fuses_attention(layer, block):
+    if keys is not None and can_fuse_attention(layer, block):
         attention = layer.traits.attention
         assert attention is not None, "a layer with `attend` has it"
         return attention(layer, block, keys, drop)

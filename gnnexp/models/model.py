@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from gnnexp.components.facts import GraphFacts
 from gnnexp.components.locate import choice_of, target_of
+from gnnexp.components.options import wrong_options
 from gnnexp.components.schema import MOST_COUNTED, Activations, Matmul
 from gnnexp.components.setting import Setting
 from gnnexp.errors import ConfigError, Problem
@@ -21,7 +22,7 @@ from gnnexp.graph.sparse import InputRows, Rows, SparseRows, StoredRows
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.kernels.pool import Pool
 from gnnexp.models.layer import Activation, BlockLayer, Degrees, EndOfLayer, Layer, activate
-from gnnexp.models.local import destination_rows, preactivated_rows, sums_stored_rows
+from gnnexp.models.local import can_sum_stored_rows, destination_rows, preactivated_rows
 from gnnexp.ops.backend import Backend, Drop
 from gnnexp.ops.backends import KERNELS, kernel_problem, make_backend
 from gnnexp.ops.masks import DropKeys, mask_key
@@ -58,20 +59,16 @@ class ModelOptions(ABC):
 
     def problems(self) -> list[Problem]:
         """Invalid arguments."""
-        wrong = []
-        for name, value, most, usual in (
-            ("hidden", self.hidden, MOST_COUNTED, 64),
-            ("layers", self.layers, MOST_LAYERS, 2),
-        ):
-            if not 1 <= value <= most:
-                wrong.append(
-                    Problem(
-                        f"model.{name}", value, f"must be at least 1, and at most {most:,}", f"model.{name}={usual}"
-                    )
-                )
-        for name in ("dropout", "input_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                wrong.append(Problem(f"model.{name}", getattr(self, name), "must be in [0, 1)", f"model.{name}=0.5"))
+        counts = (("hidden", self.hidden, MOST_COUNTED, 64), ("layers", self.layers, MOST_LAYERS, 2))
+        shares = (("dropout", self.dropout), ("input_dropout", self.input_dropout))
+        wrong = wrong_options(
+            "model",
+            *(
+                (1 <= value <= most, name, value, f"must be at least 1, and at most {most:,}", usual)
+                for name, value, most, usual in counts
+            ),
+            *((0 <= value < 1, name, value, "must be in [0, 1)", 0.5) for name, value in shares),
+        )
         if self.kernel not in KERNELS:
             allowed = f"must be one of: {', '.join(KERNELS)}"
             wrong.append(Problem("model.kernel", self.kernel, allowed, "set model.kernel=auto"))
@@ -336,14 +333,14 @@ class Model(nn.Module):
 
     def _narrows(self, index: int, h: InputRows) -> bool:
         """Whether the rows between layers that layer `index` reads stay in bfloat16."""
-        return bool(index) and self.activations == "bf16" and h.dtype == torch.float32 and self.reads_stored(index)
+        return bool(index) and self.activations == "bf16" and h.dtype == torch.float32 and self.can_read_stored(index)
 
     @final
-    def reads_stored(self, index: int = 0) -> bool:
+    def can_read_stored(self, index: int = 0) -> bool:
         """Whether layer `index` takes `StoredRows`, and these kernels read them where they are stored."""
         layer, kept = self.stack[index], ("forward", "run_layer", "drop_input", "preactivated")
         ours = all(getattr(type(self), name) is getattr(Model, name) for name in kept)
-        return ours and self.backend.reads_stored and sums_stored_rows(layer)
+        return ours and self.backend.reads_stored and can_sum_stored_rows(layer)
 
     def _passed_on(self, index: int, dropped: Rows) -> Rows:
         """The rows that layer `index` reads, rounded to bfloat16 with `train.activations=bf16`; so are their gradients.

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from gnnexp.comm.tensor_split import even_bounds
 from gnnexp.components.facts import GraphFacts
 from gnnexp.components.locate import target_of
+from gnnexp.components.options import wrong_options
 from gnnexp.components.setting import Setting
 from gnnexp.errors import Problem
 from gnnexp.graph.block import Block, Relations
@@ -303,9 +304,8 @@ class RGCNOptions(ModelOptions):
                         f"set model.{name}={allowed[0]}",
                     )
                 )
-        for name in ("bases", "blocks"):
-            if getattr(self, name) < 1:
-                wrong.append(Problem(f"model.{name}", getattr(self, name), "must be at least 1", f"model.{name}=2"))
+        counts = (("bases", self.bases), ("blocks", self.blocks))
+        wrong += wrong_options("model", *((n >= 1, name, n, "must be at least 1", 2) for name, n in counts))
         if self.decomposition == "block" and self.layers > 1 and 1 <= self.hidden < self.blocks:
             wrong.append(self._too_many("model.hidden", self.hidden))
         return wrong

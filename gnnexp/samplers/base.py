@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Literal, final
+from typing import ClassVar, Literal, final, get_args
 
 import torch
 from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.components.facts import GraphFacts, Need
+from gnnexp.components.options import wrong_options
 from gnnexp.components.setting import Setting
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.graph.block import Batch, BatchKey
@@ -58,12 +59,17 @@ class SamplerOptions(ABC):
 
     def problems(self) -> list[Problem]:
         """Options outside of their ranges."""
-        problems = [*_fanout_problems(self.fanouts), *_word_problems(self.key, self.topology)]
-        if self.threads < 0:
-            problems.append(Problem("sampler.threads", self.threads, "must be 0 or more", "sampler.threads=1"))
-        if self.prefetch < 1:
-            problems.append(Problem("sampler.prefetch", self.prefetch, "must be at least 1", "sampler.prefetch=2"))
-        return problems
+        fanouts, keys, places = self.fanouts, get_args(Key), get_args(Topology)
+        fits = fanouts is None or (len(fanouts) > 0 and all(fanout == -1 or fanout >= 1 for fanout in fanouts))
+        numbers = "one number per layer, target hop first, each at least 1, or -1 for all neighbours"
+        return wrong_options(
+            "sampler",
+            (fits, "fanouts", None if fanouts is None else list(fanouts), numbers, "[15,10,5]"),
+            (self.key in keys, "key", self.key, f"must be {' or '.join(keys)}", "global"),
+            (self.topology in places, "topology", self.topology, f"must be {' or '.join(places)}", "replicated"),
+            (self.threads >= 0, "threads", self.threads, "must be 0 or more", 1),
+            (self.prefetch >= 1, "prefetch", self.prefetch, "must be at least 1", 2),
+        )
 
     @final
     def hops(self, num_layers: int) -> tuple[int, ...]:
@@ -194,27 +200,3 @@ def largest_degree_of(graph: Graph) -> int:
             )
         )
     return largest
-
-
-def _fanout_problems(fanouts: Sequence[int] | None) -> list[Problem]:
-    if fanouts is None or (len(fanouts) > 0 and all(fanout == -1 or fanout >= 1 for fanout in fanouts)):
-        return []
-    return [
-        Problem(
-            "sampler.fanouts",
-            list(fanouts),
-            "one number per layer, target hop first, each at least 1, or -1 for all neighbours",
-            "sampler.fanouts=[15,10,5]",
-        )
-    ]
-
-
-def _word_problems(key: str, topology: str) -> list[Problem]:
-    problems = []
-    if key not in ("micro", "global"):
-        problems.append(Problem("sampler.key", key, "must be micro or global", "sampler.key=global"))
-    if topology not in ("replicated", "partitioned"):
-        problems.append(
-            Problem("sampler.topology", topology, "must be replicated or partitioned", "sampler.topology=replicated")
-        )
-    return problems

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from gnnexp.graph.block import Block
-from gnnexp.kernels.crossing import back
 from gnnexp.samplers.device_hops import DeviceTopology, HopEdges
 from gnnexp.samplers.device_vertices import VertexTables, Vertices
 
@@ -54,15 +52,13 @@ class DeviceExpansion:
                 vertices.limit(drawn.size)
                 most_new = drawn.ids.numel() - topology.loops * drawn.size
                 hops.append((drawn, vertices.add(drawn.ids, drawn.total, most_new)))
-            sizes, ids = back(torch.cat((*vertices.counts, *(drawn.total for drawn, _ in hops))), vertices.real)
-            known, edges = sizes[: len(hops) + 1].tolist(), sizes[len(hops) + 1 :].tolist()
-            table.forget(vertices.ids[: known[-1]])
+            known, edges, ids = vertices.read_back(vertices.counts, [drawn.total for drawn, _ in hops])
         check_seeds(known[0], seeds.numel())
         blocks = (
             self._block(vertices.ids[: known[number + 1]], known[number], edges[number], *hops[number])
             for number in reversed(range(len(hops)))
         )
-        return tuple(blocks), ids[: known[-1]]
+        return tuple(blocks), ids
 
     def _block(self, src_ids: Tensor, num_dst: int, num_edges: int, drawn: HopEdges, sources: Tensor) -> Block:
         """Views of the real entries."""

@@ -133,9 +133,7 @@ class DeviceRemoteExpansion:
                 most_new = hop.drawn.ids.numel() - topology.loops * hop.drawn.size
                 sources.append(vertices.add(hop.drawn.ids, hop.drawn.total, most_new))
                 hops.append(hop)
-            sizes, ids = back(torch.cat((*vertices.counts, *(hop.drawn.total for hop in hops))), vertices.real)
-            known, edges = sizes[: len(hops) + 1].tolist(), sizes[len(hops) + 1 :].tolist()
-            table.forget(vertices.ids[: known[-1]])
+            known, edges, ids = vertices.read_back(vertices.counts, [hop.drawn.total for hop in hops])
         check_seeds(known[0], seeds.numel())
         blocks = (
             self._block(vertices.ids[: known[number + 1]], known[number], edges[number], hops[number], sources[number])
@@ -151,7 +149,7 @@ class DeviceRemoteExpansion:
             tuple(blocks),
             key,
             global_count,
-            host_ids=ids[: known[-1]],
+            host_ids=ids,
             received_bytes=more,
             far_bytes=topology.far_bytes(drawn),
         )

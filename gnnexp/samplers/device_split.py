@@ -94,15 +94,12 @@ class DeviceSplitter:
         with self._tables.lent() as table:
             vertices = Vertices(topology, table, targets)
             hops = [self._hop(vertices, number, keys[number : number + 1]) for number in range(keys.numel())]
-            known = vertices.counts[::2]
-            sizes, ids = back(
-                torch.cat((*known, *(hop.drawn.total for hop in hops), *(hop.crossing for hop in hops))), vertices.real
-            )
-            local, edges, crossing = torch.split_with_sizes(sizes, [len(known), len(hops), len(hops)])
-            table.forget(vertices.ids[: int(local[-1])])
-        check_seeds(int(local[0]), local_targets.numel())
+            totals = [*(hop.drawn.total for hop in hops), *(hop.crossing for hop in hops)]
+            local, others, ids = vertices.read_back(vertices.counts[::2], totals)
+        edges, crossing = others[: len(hops)], others[len(hops) :]
+        check_seeds(local[0], local_targets.numel())
         layers = [
-            self._block(hop, vertices.ids, int(local[number]), int(local[number + 1]), int(edges[number]))
+            self._block(hop, vertices.ids, local[number], local[number + 1], edges[number])
             for number, hop in enumerate(hops)
         ]
         blocks, shuffles = zip(*reversed(layers), strict=True)
@@ -112,11 +109,11 @@ class DeviceSplitter:
             blocks,
             key,
             global_count,
-            host_ids=ids[: int(local[-1])],
+            host_ids=ids,
             received_bytes=received * ids.element_size(),
-            far_bytes=topology.far_bytes(int(edges.sum()) - topology.loops * int(local[:-1].sum())),
+            far_bytes=topology.far_bytes(sum(edges) - topology.loops * sum(local[:-1])),
         )
-        return SplitBatch(batch, shuffles, tuple(reversed(crossing.tolist())))
+        return SplitBatch(batch, shuffles, tuple(reversed(crossing)))
 
     def _hop(self, vertices: Vertices, number: int, key: Tensor) -> _Hop:
         """Draw the edges of the local frontier, and split their sources (`Splitter.split`)."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from gnnexp.kernels.crossing import back
 from gnnexp.samplers.device_hops import DeviceTopology
 
 NOWHERE = (1 << 31) - 1
@@ -90,6 +91,22 @@ class Vertices:
     def limit(self, most: int) -> None:
         """Set a smaller bound, because the host knows more now."""
         self.most = min(self.most, most)
+
+    def read_back(self, counts: Sequence[Tensor], totals: Sequence[Tensor]) -> tuple[list[int], list[int], Tensor]:
+        """The end of a batch: sizes and vertices come to the host in one wait, and the table is cleared.
+
+        Args:
+            counts: `[1]` numbers of vertices, of which the last one is that of all.
+            totals: other numbers `[1]`.
+
+        Returns:
+            `counts`, `totals`, and the vertices.
+        """
+        sizes, ids = back(torch.cat((*counts, *totals)), self.real)
+        numbers = sizes.tolist()
+        known, others = numbers[: len(counts)], numbers[len(counts) :]
+        self.table.forget(self.ids[: known[-1]])
+        return known, others, ids[: known[-1]]
 
     def add(self, ids: Tensor, total: Tensor, most_new: int) -> Tensor:
         """Append the new vertices among `ids`.

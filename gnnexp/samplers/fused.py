@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.components.facts import GraphFacts, Need
+from gnnexp.components.options import wrong_options
 from gnnexp.components.packages import missing_package
 from gnnexp.components.setting import Setting
 from gnnexp.errors import ConfigError, Problem, RunError
@@ -51,11 +52,11 @@ class FusedOptions(LayerSamplerOptions):
 
     def problems(self) -> list[Problem]:
         """Options outside of their ranges."""
-        wrong = []
-        if self.device not in get_args(SampleDevice):
-            wrong.append(Problem("sampler.device", self.device, "must be auto, cpu or cuda", "sampler.device=auto"))
-        if self.tier not in get_args(TopologyTier):
-            wrong.append(Problem("sampler.tier", self.tier, "must be auto, device or uva", "sampler.tier=auto"))
+        wrong = wrong_options(
+            "sampler",
+            (self.device in get_args(SampleDevice), "device", self.device, "must be auto, cpu or cuda", "auto"),
+            (self.tier in get_args(TopologyTier), "tier", self.tier, "must be auto, device or uva", "auto"),
+        )
         return [*super().problems(), *wrong]
 
     def check(self, setting: Setting) -> list[Problem]:

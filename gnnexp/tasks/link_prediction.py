@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gnnexp.components.facts import GraphFacts, Need
+from gnnexp.components.options import wrong_options
 from gnnexp.components.schema import MOST_COUNTED
 from gnnexp.components.setting import Setting
 from gnnexp.errors import ConfigError, Problem
@@ -99,25 +100,14 @@ class LinkPredictionOptions(TaskOptions):
         return "mrr" if self.metric == "auto" else self.metric
 
     def _problems(self) -> list[Problem]:
-        wrong = []
-        if self.dim is not None and not 1 <= self.dim <= MOST_COUNTED:
-            wrong.append(
-                Problem(
-                    "task.dim",
-                    self.dim,
-                    f"must be at least 1, and at most {MOST_COUNTED:,}, or null for model.hidden",
-                    "task.dim=null",
-                )
-            )
-        if not 0 <= self.l2 < float("inf"):
-            wrong.append(Problem("task.l2", self.l2, "must be 0 or positive, and finite", "task.l2=0"))
-        if self.metric not in ("auto", "mrr") and not _HITS.fullmatch(self.metric):
-            wrong.append(
-                Problem(
-                    "task.metric", self.metric, "must be auto, mrr, or hits@K for a K from 1 on", "task.metric=auto"
-                )
-            )
-        return wrong
+        dims = f"must be at least 1, and at most {MOST_COUNTED:,}, or null for model.hidden"
+        is_metric = self.metric in ("auto", "mrr") or _HITS.fullmatch(self.metric) is not None
+        return wrong_options(
+            "task",
+            (self.dim is None or 1 <= self.dim <= MOST_COUNTED, "dim", self.dim, dims, "null"),
+            (0 <= self.l2 < float("inf"), "l2", self.l2, "must be 0 or positive, and finite", 0),
+            (is_metric, "metric", self.metric, "must be auto, mrr, or hits@K for a K from 1 on", "auto"),
+        )
 
     def check_data(self, graph: Graph) -> list[Problem]:
         """There must be training links, a decoder that uses their relations, and a metric that fits the splits."""

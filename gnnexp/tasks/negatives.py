@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnnexp.components.options import wrong_options
 from gnnexp.errors import Problem
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.build import build_graph
@@ -88,9 +89,7 @@ class Negatives:
 
     def problems(self) -> list[Problem]:
         """Problems of the options."""
-        wrong = []
-        if self.count < 1:
-            wrong.append(Problem("task.negatives", self.count, "must be at least 1", "task.negatives=1"))
+        wrong = wrong_options("task", (self.count >= 1, "negatives", self.count, "must be at least 1", 1))
         if self.sampling == "uniform" and self.corrupt in ("head", "both"):
             wrong.append(
                 Problem(

@@ -214,18 +214,18 @@ def test_a_model_that_computes_with_features_gets_a_matrix(model, stored):
     made.layers.append(SAGELayer(3, 4, activation="relu", residual=False, norm=False))
     for kernel in ("triton", "torch"):
         made.backend = make_backend(kernel, torch.device("cuda"))
-        assert made.reads_stored() == (stored and kernel == "triton")
+        assert made.can_read_stored() == (stored and kernel == "triton")
 
 
 def test_a_layer_with_its_own_sums_gets_a_matrix() -> None:
-    from gnnexp.models.local import sums_stored_rows
+    from gnnexp.models.local import can_sum_stored_rows
 
     class Own(SAGELayer):
         def aggregate(self, block, x, weight):
             return super().aggregate(block, x, weight)
 
     end = {"activation": "relu", "residual": False, "norm": False}
-    assert sums_stored_rows(SAGELayer(3, 4, **end)) and not sums_stored_rows(Own(3, 4, **end))
+    assert can_sum_stored_rows(SAGELayer(3, 4, **end)) and not can_sum_stored_rows(Own(3, 4, **end))
 
 
 def test_trained_values_are_refused() -> None:
