@@ -135,9 +135,9 @@ def _conv(layer: nn.Module) -> nn.Module:
         ).to(layer.weight)
     assert isinstance(layer, GINLayer)
     mlp = nn.Sequential(nn.Linear(layer.in_dim, layer.width), nn.ReLU(), nn.Linear(layer.width, layer.out_dim))
-    made = conv.GINConv(mlp, "sum", learn_eps=True).to(layer.weight)
-    made.eps.requires_grad_(layer.eps.requires_grad)
-    return made  # type: ignore[no-any-return]
+    convolution = conv.GINConv(mlp, "sum", learn_eps=True).to(layer.weight)
+    convolution.eps.requires_grad_(layer.eps.requires_grad)
+    return convolution  # type: ignore[no-any-return]
 
 
 def block_to_dgl(block: Block) -> Any:  # noqa: ANN401

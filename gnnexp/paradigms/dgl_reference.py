@@ -202,10 +202,10 @@ class DGLReferenceTrainer(DGLTrainer[DGLBatch]):
             loader = islice(self.loader, self.job.experiment.train.steps_per_epoch)
         while True:
             with timer.phase("sample"):
-                found = next(loader, None)
-            if found is None:
+                sampled = next(loader, None)
+            if sampled is None:
                 return
-            inputs, targets, blocks = found
+            inputs, targets, blocks = sampled
             with timer.phase("load"):
                 rows = self.features[inputs]
             yield rows, targets, blocks, inputs

@@ -45,12 +45,12 @@ class Best:
             again: metrics of this attempt if the epoch was recorded before and is repeated now, else None.
         """
         value = metrics.get(f"{primary}/val", math.nan)
-        one = Best(epoch, value, _figures(metrics if again is None else again))
+        latest = Best(epoch, value, _figures(metrics if again is None else again))
         if not math.isnan(value):
             better = value < self.value if lower_is_better(primary) else value > self.value
-            return one if math.isnan(self.value) or better else self
+            return latest if math.isnan(self.value) or better else self
         tested = not math.isnan(metrics.get(f"{primary}/test", math.nan))
-        return one if tested and math.isnan(self.value) else self
+        return latest if tested and math.isnan(self.value) else self
 
     @property
     def position(self) -> Position:
@@ -120,11 +120,11 @@ def _holds(link: Path, position: Position, recorded: Mapping[str, float]) -> boo
     try:
         if not link.exists():
             return False
-        found = open_checkpoint(link.resolve())
-        if found.position != position:
+        checkpoint = open_checkpoint(link.resolve())
+        if checkpoint.position != position:
             return False
-        found.verify()
-        figures = found.shared().get("best", {}).get("figures")  # None: an earlier version wrote it
+        checkpoint.verify()
+        figures = checkpoint.shared().get("best", {}).get("figures")  # None: an earlier version wrote it
     except DataError as problem:
         logger.warning("the checkpoint of the best epoch is damaged: %s", problem)
         return False

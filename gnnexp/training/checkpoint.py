@@ -82,10 +82,10 @@ class Checkpoint:
         """
         for name, expected in self.files.items():
             try:
-                found = _checksum(self.folder / name)
+                actual = _checksum(self.folder / name)
             except OSError as error:
                 raise _damaged(self.folder / name, f"cannot be read: {error.strerror}") from None
-            if found != expected:
+            if actual != expected:
                 raise _damaged(self.folder / name, "differs from its checksum in " + META)
 
     def _read(self, name: str) -> dict[str, Any]:
@@ -96,13 +96,13 @@ class Checkpoint:
         path = self.folder / name
         try:
             check_state_file(path)
-            found = torch.load(path, map_location="cpu", weights_only=True)
+            state = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # a damaged pickle can raise any exception: TypeError, IndexError, …
             why = (str(error).splitlines() or [""])[0] or type(error).__name__
             raise _damaged(path, f"cannot be read: {why}") from None
-        if not isinstance(found, dict):
+        if not isinstance(state, dict):
             raise _damaged(path, "does not hold a mapping")
-        return found
+        return state
 
 
 def _rank_file(rank: int) -> str:
@@ -127,11 +127,11 @@ def open_checkpoint(folder: Path) -> Checkpoint:
     """
     path = folder / META
     try:
-        found: Any = read_json(path)
-        position = Position(found["position"]["epoch"], found["position"]["step"])
-        opened = Checkpoint(folder, position, found["num_ranks"], {n: f["sha256"] for n, f in found["files"].items()})
-        sizes = {name: file["bytes"] for name, file in found["files"].items()}
-        schema = found["schema"]
+        meta: Any = read_json(path)
+        position = Position(meta["position"]["epoch"], meta["position"]["step"])
+        opened = Checkpoint(folder, position, meta["num_ranks"], {n: f["sha256"] for n, f in meta["files"].items()})
+        sizes = {name: file["bytes"] for name, file in meta["files"].items()}
+        schema = meta["schema"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(path, f"cannot be read: {type(error).__name__}: {error}") from None
     if schema != SCHEMA:
@@ -163,12 +163,12 @@ def latest_checkpoint(run_dir: Path) -> tuple[Checkpoint | None, list[Problem]]:
     problems: list[Problem] = []
     for folder in checkpoint_folders(run_dir):
         try:
-            found = open_checkpoint(folder)
-            found.verify()
+            checkpoint = open_checkpoint(folder)
+            checkpoint.verify()
         except DataError as error:
             problems += error.problems
             continue
-        return found, problems
+        return checkpoint, problems
     return None, problems
 
 
@@ -208,7 +208,7 @@ def save_checkpoint(
     folder = run_dir / FOLDER / position.folder
     unfinished = folder.with_name("." + folder.name)
     contents = {_rank_file(comm.rank): own} | ({SHARED: shared} if comm.rank == 0 else {})
-    written = [_Written(*found) for found in comm.gather_objects(astuple(_write(unfinished, contents)))]
+    written = [_Written(*of_rank) for of_rank in comm.gather_objects(astuple(_write(unfinished, contents)))]
     error = next((item.error for item in written if item.error), "")
     if comm.rank == 0:
         error = error or _finish(folder, unfinished, position, written, keep, best=best)
@@ -284,8 +284,8 @@ def link_copied_best(run_dir: Path) -> None:
     if copy.is_symlink() or not copy.is_dir():
         return
     try:
-        found: Any = read_json(copy / META)
-        position = Position(int(found["position"]["epoch"]), int(found["position"]["step"]))
+        meta: Any = read_json(copy / META)
+        position = Position(int(meta["position"]["epoch"]), int(meta["position"]["step"]))
         if not copy.with_name(position.folder).exists():
             copy.rename(copy.with_name(position.folder))
     except (OSError, ValueError, KeyError, TypeError):  # the folder is not a checkpoint

@@ -165,14 +165,14 @@ class Evaluation:
         """For each layer, the vertices to compute: the evaluated vertices, and all vertices that later layers read."""
         # A decoupled model is evaluated through its twin (docs/decoupled.md), which has twice as many layers.
         model, graph = self._trainer.evaluation_model(), self._job.graph
-        found = [Reached.of(self._wanted, graph.num_nodes)]
+        levels = [Reached.of(self._wanted, graph.num_nodes)]
         for index in reversed(range(1, model.num_layers)):
-            later = found[0]
+            later = levels[0]
             if later.everyone or model.is_row_local(index):
-                found.insert(0, later)
+                levels.insert(0, later)
             else:
-                found.insert(0, Reached.of(with_neighbours(graph, later.ids), graph.num_nodes))
-        return tuple(found)
+                levels.insert(0, Reached.of(with_neighbours(graph, later.ids), graph.num_nodes))
+        return tuple(levels)
 
     def _inputs(self) -> Held | None:
         """Trained rows of all vertices, or None: features are read chunk by chunk."""

@@ -212,8 +212,8 @@ def _wait(process: subprocess.Popen[bytes], watch: _Watch, asked: list[str]) -> 
     passed_on = 0
     while True:
         code = process.poll()  # first: then all of its lines are in the file
-        found = watch.look(process.pid)
-        if code is not None and not found:
+        has_more = watch.look(process.pid)
+        if code is not None and not has_more:
             return code
         if len(asked) > passed_on:
             passed_on = len(asked)

@@ -32,10 +32,14 @@ def note_ranks(run_dir: Path, comm: Communicator, code: RunCode) -> None:
     if comm.rank == 0:
         from_start = not checkpoint_folders(run_dir) and not read_epochs(run_dir)
         codes = [code for place, (_, code) in enumerate(ranks) if code not in [other for _, other in ranks[:place]]]
-        for place, one in enumerate(codes):
-            nodes = dict.fromkeys(node for node, code in ranks if code == one)
+        for place, version in enumerate(codes):
+            nodes = dict.fromkeys(node for node, code in ranks if code == version)
             note(
-                run_dir, RANKS, nodes=[node.to_json() for node in nodes], code=one, from_start=from_start and place == 0
+                run_dir,
+                RANKS,
+                nodes=[node.to_json() for node in nodes],
+                code=version,
+                from_start=from_start and place == 0,
             )
 
 

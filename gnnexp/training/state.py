@@ -106,46 +106,46 @@ class RunState:
         Raises:
             DataError: the checkpoint does not fit the model or the number of ranks, or records are missing.
         """
-        found, problems = self._find(log)
+        checkpoint, problems = self._find(log)
         for problem in problems:
             logger.warning("a checkpoint cannot be used: %s", problem)
-        if found is None:
+        if checkpoint is None:
             return Position(), PartialEpoch(), Best()
-        self._restore_parameters(found)
-        best = Best(**found.shared().get("best", {}))
-        if self._job.comm.rank == 0 and found.position == best.position:
+        self._restore_parameters(checkpoint)
+        best = Best(**checkpoint.shared().get("best", {}))
+        if self._job.comm.rank == 0 and checkpoint.position == best.position:
             point_best_or_say(self._job.directory, best.position)  # ranks may have been killed before the link was made
-        return found.position, self._restore_own(found), best
+        return checkpoint.position, self._restore_own(checkpoint), best
 
-    def _restore_parameters(self, found: Checkpoint) -> None:
+    def _restore_parameters(self, checkpoint: Checkpoint) -> None:
         slices = slices_of(self._trainer.module)
         try:
-            entries = dict(found.shared()["parameters"])
+            entries = dict(checkpoint.shared()["parameters"])
             if slices:
-                segments = [found.of_rank(rank)["parameters"] for rank in range(found.num_ranks)]
+                segments = [checkpoint.of_rank(rank)["parameters"] for rank in range(checkpoint.num_ranks)]
                 entries |= join(segments, slices)
             put(self._trainer.module, self._optimization.optimizer, entries)
-            self._optimization.load_state_dict(found.shared().get("optimization", {}))
+            self._optimization.load_state_dict(checkpoint.shared().get("optimization", {}))
             if self._job.trained_rows is not None:
                 # With the same number of ranks, rows are placed as before. Else any rank may have written this rank's.
                 comm = self._job.comm
-                writers = [comm.rank] if found.num_ranks == comm.size else range(found.num_ranks)
-                self._job.trained_rows.load_pieces(found.of_rank(rank)["rows"] for rank in writers)
+                writers = [comm.rank] if checkpoint.num_ranks == comm.size else range(checkpoint.num_ranks)
+                self._job.trained_rows.load_pieces(checkpoint.of_rank(rank)["rows"] for rank in writers)
         except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as error:
             why = f"does not fit this model: {' '.join(str(error).split())[:300]}"
             fix = "resume with the run's own configuration"
-            raise DataError(Problem(str(found.folder), "parameters", why, fix)) from None
+            raise DataError(Problem(str(checkpoint.folder), "parameters", why, fix)) from None
 
     def _find(self, log: EpochLog) -> tuple[Checkpoint | None, list[Problem]]:
         """Rank 0 looks for the checkpoint, and all ranks get its answer or its error."""
         comm = self._job.comm
-        found: Checkpoint | None = None
+        checkpoint: Checkpoint | None = None
         passed_over, missing = list[Problem](), list[Problem]()
         if comm.rank == 0:
             remove_unfinished(self._job.directory)
             link_copied_best(self._job.directory)
-            found, passed_over = latest_checkpoint(self._job.directory)
-            position = Position() if found is None else found.position
+            checkpoint, passed_over = latest_checkpoint(self._job.directory)
+            position = Position() if checkpoint is None else checkpoint.position
             if log.num_epochs < position.epoch:
                 missing.append(
                     Problem(
@@ -157,32 +157,32 @@ class RunState:
                 )
         place, *told = comm.gather_objects(
             (
-                None if found is None else astuple(found.position),
-                [_words(one) for one in passed_over],
-                [_words(one) for one in missing],
+                None if checkpoint is None else astuple(checkpoint.position),
+                [_words(problem) for problem in passed_over],
+                [_words(problem) for problem in missing],
             )
         )[0]
         passed_over, missing = ([Problem(*words) for words in problems] for problems in told)
         DataError.raise_all(missing)
-        if found is None and place is not None:
-            found = open_checkpoint(self._job.directory / FOLDER / Position(*place).folder)
-        return found, passed_over
+        if checkpoint is None and place is not None:
+            checkpoint = open_checkpoint(self._job.directory / FOLDER / Position(*place).folder)
+        return checkpoint, passed_over
 
-    def _restore_own(self, found: Checkpoint) -> PartialEpoch:
+    def _restore_own(self, checkpoint: Checkpoint) -> PartialEpoch:
         comm = self._job.comm
-        same = found.num_ranks == comm.size
-        own = found.of_rank(comm.rank) if same else found.of_rank(0)
+        same = checkpoint.num_ranks == comm.size
+        own = checkpoint.of_rank(comm.rank) if same else checkpoint.of_rank(0)
         if same:
             self._trainer.load_state_dict(own["paradigm"])
         elif own["paradigm"]:
-            why = f"each rank of this paradigm has its own state: the run can resume with {found.num_ranks} ranks only"
+            why = f"each rank of this paradigm has its own state: the run can resume with {checkpoint.num_ranks} ranks only"
             raise DataError(Problem("hardware.workers", comm.size, why, "resume without changing workers"))
         if own["record"] is None:
             return PartialEpoch()
         if same:
             record: RankRecord | None = record_of(own["record"])
         else:
-            segments = [record_of(found.of_rank(rank)["record"]) for rank in range(found.num_ranks)]
+            segments = [record_of(checkpoint.of_rank(rank)["record"]) for rank in range(checkpoint.num_ranks)]
             record = losses_of_others(segments, comm.rank)
-        stop = {"step": found.position.step, "ranks": found.num_ranks, "same_ranks": int(same)}
+        stop = {"step": checkpoint.position.step, "ranks": checkpoint.num_ranks, "same_ranks": int(same)}
         return PartialEpoch(record, (*own["resumed"], stop))

@@ -106,12 +106,12 @@ def check_state_file(path: Path) -> None:
     """
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
-        pickles = [one for one in members if one.filename.lower().endswith(_PICKLE)]
+        pickles = [member for member in members if member.filename.lower().endswith(_PICKLE)]
         # Readers of archives may disagree about bytes before the first member, and about two members of one name.
-        if len(pickles) != 1 or min(one.header_offset for one in members):
+        if len(pickles) != 1 or min(member.header_offset for member in members):
             raise ValueError("it is not an archive of torch")
-        packed = any(one.compress_type != zipfile.ZIP_STORED for one in members)
-        if packed or sum(one.file_size for one in members) > path.stat().st_size:
+        packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
+        if packed or sum(member.file_size for member in members) > path.stat().st_size:
             raise ValueError("its members are compressed or larger than the file")
         content = archive.read(pickles[0])
     _StateUnpickler(io.BytesIO(content), len(content)).load()

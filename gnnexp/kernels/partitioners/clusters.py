@@ -118,11 +118,11 @@ def join_clusters(
         best, most = own, sums[own]
         for slot in range(count):
             label = touched[slot]
-            found, sums[label] = sums[label], 0
-            if found < most or label == own or sizes[label] + mass > max_size:
+            weight, sums[label] = sums[label], 0
+            if weight < most or label == own or sizes[label] + mass > max_size:
                 continue
-            if found > most or (best != own and sizes[label] < sizes[best]):
-                best, most = label, found
+            if weight > most or (best != own and sizes[label] < sizes[best]):
+                best, most = label, weight
         if best != own:
             labels[vertex] = best
             sizes[own] -= mass
@@ -158,9 +158,9 @@ def join_leftovers(
         liked, most = num_nodes, np.int64(0)
         for slot in range(count):
             label = touched[slot]
-            found, sums[label] = np.int64(sums[label]), 0
-            if found > most and label != labels[vertex]:
-                liked, most = np.int64(label), found
+            weight, sums[label] = np.int64(sums[label]), 0
+            if weight > most and label != labels[vertex]:
+                liked, most = np.int64(label), weight
         own, target = labels[vertex], gathering[liked]
         if target >= 0 and target != own and sizes[target] + mass <= max_size:
             labels[vertex] = target
@@ -220,7 +220,7 @@ def contract(
     pointers, ids, totals = np.zeros(count + 1, np.int64), np.empty(room, labels.dtype), np.empty(room, np.int64)
     used, weighted = np.int64(0), weights.size > 0
     for cluster in range(count):
-        found = 0
+        degree = 0
         for place in range(starts[cluster], starts[cluster + 1]):
             ask_ahead(indptr, indices, members, place, labels)
             vertex = np.int64(members[place])
@@ -229,13 +229,13 @@ def contract(
                 if other == cluster:
                     continue
                 if sums[other] == 0:
-                    touched[found] = other
-                    found += 1
+                    touched[degree] = other
+                    degree += 1
                 sums[other] += weights[edge] if weighted else 1
-        if used + found > room:
-            room = max(room + room // 2, used + found)
+        if used + degree > room:
+            room = max(room + room // 2, used + degree)
             ids, totals = _longer(ids, used, room), _longer(totals, used, room)
-        for slot in range(found):
+        for slot in range(degree):
             other = touched[slot]
             ids[used], totals[used] = other, sums[other]
             sums[other] = 0

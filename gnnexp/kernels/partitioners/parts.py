@@ -31,20 +31,20 @@ def lowest_bit(typing: Any, word: Any) -> tuple[Any, Callable[..., Any]] | None:
 
 
 @compiled(inline="always")
-def least_loaded(held: np.ndarray, one: int, other: int, outside: np.uint64, words: int, loads: np.ndarray) -> int:
+def least_loaded(held: np.ndarray, first: int, second: int, outside: np.uint64, words: int, loads: np.ndarray) -> int:
     """The part with the fewest edges among the parts that two sets select, the lowest on ties; -1 if there is none.
 
     Args:
         held: `[V words]` uint64 sets of parts.
-        one: position in `held` at which the first set starts.
-        other: position in `held` at which the second set starts; may equal `one`.
+        first: position in `held` at which the first set starts.
+        second: position in `held` at which the second set starts; may equal `first`.
         outside: `IN` selects the parts in both sets, `NOT_IN` the parts of the first set that are not in the second.
         words: words per set.
         loads: `[p]` edges of every part.
     """
     best, fewest = -1, _MOST
     for word in range(words):
-        these = held[one + word] & (held[other + word] ^ outside)
+        these = held[first + word] & (held[second + word] ^ outside)
         while these != np.uint64(0):
             part = 64 * word + lowest_bit(these)
             these &= these - ONE
@@ -81,19 +81,19 @@ def next_least(loads: np.ndarray, least: int) -> int:
 
 
 @compiled(inline="always")
-def put(held: np.ndarray, one: int, other: int, part: int, loads: np.ndarray, least: int) -> int:
+def put(held: np.ndarray, first: int, second: int, part: int, loads: np.ndarray, least: int) -> int:
     """Place an edge in `part`; returns the part with the fewest edges afterwards, the lowest on ties.
 
     Args:
         held: `[V words]` uint64 sets of parts, changed.
-        one: position in `held` at which the set of one end starts.
-        other: position in `held` at which the set of the other end starts.
+        first: position in `held` at which the set of one end starts.
+        second: position in `held` at which the set of the other end starts.
         part: part of the edge.
         loads: `[p]` edges of every part, changed.
         least: the part with the fewest edges before, the lowest on ties.
     """
     word, bit = part >> 6, ONE << np.uint64(part & 63)
-    held[one + word] |= bit
-    held[other + word] |= bit
+    held[first + word] |= bit
+    held[second + word] |= bit
     loads[part] += 1
     return next_least(loads, least) if part == least else least

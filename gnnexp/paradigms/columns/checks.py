@@ -78,16 +78,16 @@ def check_columns(experiment: Experiment, facts: GraphFacts, chunking: Chunking,
 
 def _split_widths(layers: Sequence[Layer], facts: GraphFacts) -> dict[str, int]:
     """The rows that coupled layers split, by description, with their numbers of columns."""
-    found = {}
+    widths = {}
     for index, layer in enumerate(layers):
         columns = len(shared_columns(layer, index, facts.sparse).rows) - 1
         if layer.traits.edge_projection is not None:
-            found[f"layer {index + 1}, in blocks,"] = columns
+            widths[f"layer {index + 1}, in blocks,"] = columns
         elif projects_first(layer, index, facts.sparse):
-            found[f"layer {index + 1}, projected,"] = columns
+            widths[f"layer {index + 1}, projected,"] = columns
         else:
-            found[f"layer {index + 1}'s input" if index else "dataset features"] = columns
-    return found
+            widths[f"layer {index + 1}'s input" if index else "dataset features"] = columns
+    return widths
 
 
 def chunk_cost(layers: Sequence[Any], ranks: int, dtype: torch.dtype, *, decoupled: bool) -> ChunkCost:

@@ -170,6 +170,8 @@ class SlicedLayer:
                 (of_sources, of_destinations)
                 for of_sources, of_destinations in spread_from_owners(whole, shapes, comm, "activations")
             ]
-        found = [edge_weights(layer, of.block, key) for of, key in zip(slices, keys, strict=True)]
-        weights = [layer.drop_weights(of.block, weight, of.drop) for of, (weight, _) in zip(slices, found, strict=True)]
-        return weights, found[comm.rank][1]
+        with_masses = [edge_weights(layer, of.block, key) for of, key in zip(slices, keys, strict=True)]
+        weights = [
+            layer.drop_weights(of.block, weight, of.drop) for of, (weight, _) in zip(slices, with_masses, strict=True)
+        ]
+        return weights, with_masses[comm.rank][1]

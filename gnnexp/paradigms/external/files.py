@@ -37,17 +37,17 @@ def files_of(command: Sequence[str], more: Iterable[str]) -> list[Path]:
     files import from their own folder is added, and so is `more`. A folder in `more` stands for all files in it. A
     program that is found on the PATH is not one of them.
     """
-    found: set[Path] = set()
+    files: set[Path] = set()
     for place, word in enumerate(command):
         if word == "-m" and place + 1 < len(command):
-            found |= _modules(command[place + 1], Path())
+            files |= _modules(command[place + 1], Path())
         for text in (word, word.partition("=")[2]):
             file = Path(text)
             if text and is_file(file) and (place or os.sep in word):
-                found |= {file, *(_modules(file.stem, file.parent) if file.suffix == ".py" else ())}
+                files |= {file, *(_modules(file.stem, file.parent) if file.suffix == ".py" else ())}
     for name in more:
-        found |= set(_below(Path(name)))
-    return sorted(found)
+        files |= set(_below(Path(name)))
+    return sorted(files)
 
 
 def digests_of(files: Iterable[Path]) -> dict[str, str]:

@@ -78,19 +78,19 @@ class Lines:
         self.count += 1
         where = f"{self.file}, line {self.count}"
         try:
-            found = parse_json(text)
+            reported = parse_json(text)
         except ValueError as error:
             raise DataError(Problem(where, _shown(text), f"must be a JSON object ({error})"[:200], _FIX)) from None
-        if not isinstance(found, dict):
+        if not isinstance(reported, dict):
             raise DataError(Problem(where, _shown(text), "must be a JSON object", _FIX))
-        problems = [problem for key, value in found.items() for problem in _check(where, key, value)]
-        epoch = found.get("epoch")
+        problems = [problem for key, value in reported.items() for problem in _check(where, key, value)]
+        epoch = reported.get("epoch")
         problems += self._check_epoch(where, epoch)
         DataError.raise_all(problems)
         assert isinstance(epoch, int)
         self.expected = epoch + 1
-        self._check_time(where, found.get("epoch_s"), elapsed_s)
-        return ReportedEpoch(epoch, {NAMES.get(key, key): value for key, value in found.items() if key != "epoch"})
+        self._check_time(where, reported.get("epoch_s"), elapsed_s)
+        return ReportedEpoch(epoch, {NAMES.get(key, key): value for key, value in reported.items() if key != "epoch"})
 
     def _check_epoch(self, where: str, epoch: object) -> list[Problem]:
         if type(epoch) is not int:

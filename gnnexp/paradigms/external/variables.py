@@ -57,8 +57,8 @@ def variables_of(
         environment: place of this rank. Only rank 0 reports epochs; lines of other ranks go to the null device.
         alone: whether the command is started once for the run.
     """
-    found = {name: value for name, value in inherited.items() if name not in (*_TORCHRUN, _PARTITION)}
-    found |= {
+    variables = {name: value for name, value in inherited.items() if name not in (*_TORCHRUN, _PARTITION)}
+    variables |= {
         "PATH": search_path(),
         "GNNEXP_SCRATCH": str(handed.scratch),
         "GNNEXP_GRAPH": str(handed.graph),
@@ -71,10 +71,10 @@ def variables_of(
         "GNNEXP_RESUME": str(int(handed.resumed)),
     }
     if handed.partition is not None:
-        found[_PARTITION] = str(handed.partition)
+        variables[_PARTITION] = str(handed.partition)
     if alone:
-        return found
-    return found | {
+        return variables
+    return variables | {
         "RANK": str(environment.rank),
         "WORLD_SIZE": str(environment.num_ranks),
         "LOCAL_RANK": str(environment.local_rank),

@@ -25,15 +25,15 @@ class Chunking:
 
     def problems(self) -> list[Problem]:
         """Invalid options."""
-        found = []
+        problems = []
         if self.count is not None and self.count < 1:
-            found.append(
+            problems.append(
                 Problem(
                     "chunks", self.count, "must be at least 1, or null with a device_memory", "set paradigm.chunks=1"
                 )
             )
         if self.budget is not None and self.budget < 1:
-            found.append(
+            problems.append(
                 Problem(
                     "device_memory",
                     self.budget,
@@ -42,9 +42,9 @@ class Chunking:
                 )
             )
         if self.count is None and self.budget is None:
-            found.append(Problem("chunks", None, "null needs paradigm.device_memory", "set paradigm.chunks=1"))
+            problems.append(Problem("chunks", None, "null needs paradigm.device_memory", "set paradigm.chunks=1"))
         if self.count not in (None, 1) and self.budget is not None:
-            found.append(
+            problems.append(
                 Problem(
                     "chunks",
                     self.count,
@@ -52,7 +52,7 @@ class Chunking:
                     "set paradigm.chunks=null, or paradigm.device_memory=null",
                 )
             )
-        return found
+        return problems
 
     def check_data(self, facts: GraphFacts, costs: Iterable[ChunkCost], self_loops: bool) -> list[Problem]:
         """Problems with the data: a budget that is too small for the largest vertex with its in-edges."""

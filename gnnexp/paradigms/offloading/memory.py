@@ -87,18 +87,18 @@ def chunk_bytes(works: Sequence[LayerWork], dtype: torch.dtype, size: ChunkSize)
     It does not include parameters, but gradients of parameters, which chunks make. If the first layer reads projected
     features, features visit the device in the same ranges of destinations.
     """
-    found = []
+    bounds = []
     for index, work in enumerate(works):
         cost = _cost(work, index, dtype.itemsize)
         if cost is None:
             return None
         chunks = size.destinations * cost.per_dst + size.edges * cost.per_edge
         gradients = _GRADIENTS * work.parameters * dtype.itemsize
-        found.append(size.rows * cost.per_src + int(chunks.max(initial=0)) + gradients)
+        bounds.append(size.rows * cost.per_src + int(chunks.max(initial=0)) + gradients)
         if index == 0 and work.projects:
             columns = (5 if work.inputs_trained else 3) * work.layer.in_dim + 3 * (work.read.rows + work.read.own)
-            found.append(int(size.destinations.max(initial=0)) * (16 + columns * dtype.itemsize) + gradients)
-    return max(found)
+            bounds.append(int(size.destinations.max(initial=0)) * (16 + columns * dtype.itemsize) + gradients)
+    return max(bounds)
 
 
 def _cost(work: LayerWork, index: int, size: int) -> ChunkCost | None:
@@ -196,9 +196,9 @@ def fewest_chunks(
         fitting = cut(count)
     while count - last > 1:
         middle = (count + last) // 2
-        found = cut(middle)
-        if needed(found) <= budget:
-            fitting, count = found, middle
+        fewer = cut(middle)
+        if needed(fewer) <= budget:
+            fitting, count = fewer, middle
         else:
             last = middle
     return fitting

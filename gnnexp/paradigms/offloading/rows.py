@@ -64,7 +64,7 @@ class SlotPlan:
     @staticmethod
     def of(layers: Sequence[RowWidths], num_features: int) -> SlotPlan:
         """The slots for all layers."""
-        columns, found = [num_features], list[dict[str, int]]()
+        columns, slots = [num_features], list[dict[str, int]]()
         for here in reversed(layers):
             placed = {"rows": 0} if not here.gradients else {}
             for field, width in (("rows", here.read.rows), ("own", here.read.own), ("sums", here.sums)):
@@ -72,8 +72,8 @@ class SlotPlan:
                     placed[field] = len(columns)
                     columns.append(width)
             free = (
-                sorted(set(found[-1].values()) - {found[-1].get("gradients"), found[-1].get("own_gradients")})
-                if found
+                sorted(set(slots[-1].values()) - {slots[-1].get("gradients"), slots[-1].get("own_gradients")})
+                if slots
                 else []
             )
             for field, width in (("gradients", here.read.rows), ("own_gradients", here.read.own)):
@@ -82,8 +82,8 @@ class SlotPlan:
                     placed[field] = len(columns) if reused is None else reused
                     columns += [width] if reused is None else []
                     free = [slot for slot in free if slot != reused]
-            found.append(placed)
-        return SlotPlan(tuple(columns), tuple(found[::-1]))
+            slots.append(placed)
+        return SlotPlan(tuple(columns), tuple(slots[::-1]))
 
     def num_bytes(self, count: int, itemsize: int) -> int:
         """Bytes of all slots, for `count` vertices."""

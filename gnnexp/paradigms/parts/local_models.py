@@ -109,9 +109,9 @@ def weighted_sum(
     """
     size = sum(tensor.numel() for tensor in out)
     flat = {part: torch.cat([value.detach().reshape(-1).double() for value in mine]) for part, mine in values.items()}
-    largest = max((_largest(one) for one in flat.values()), default=0.0)
+    largest = max((_largest(model) for model in flat.values()), default=0.0)
     of_ranks = comm.all_gather(torch.tensor([largest], dtype=torch.float64), [1] * comm.size, "sizes")
-    largest = max(float(one) for one in of_ranks)
+    largest = max(float(magnitude) for magnitude in of_ranks)
     if not math.isfinite(largest):
         raise DivergedError("a part's model is not finite: try a smaller optimizer.lr")
     scale = 2.0 ** (_BITS - 1 - math.frexp(largest)[1])

@@ -114,15 +114,15 @@ class EdgeCutTrainer(WholeGraphTrainer):
             ]
         )
         halo: Halo | None = None
-        found: list[ExchangePoint | None] = []
+        points: list[ExchangePoint | None] = []
         for index, (level, of_ranks) in enumerate(zip(self.levels, zip(*of_levels, strict=True), strict=True)):
             if not any(fetches for fetches, _ in of_ranks):
                 halo = None
             elif halo is None or not all(alike for _, alike in of_ranks):
                 halo = self._halo(level, whole_parts=whole_parts)  # collective: all ranks make one
             arrival = FRESH if index == 0 and self._arrival.kind == "late" else self._arrival
-            found.append(None if halo is None else arrival.at(halo, self._background))
-        return tuple(found)
+            points.append(None if halo is None else arrival.at(halo, self._background))
+        return tuple(points)
 
     def _halo(self, level: RankLayer, *, whole_parts: bool) -> Halo:
         job = self.job
