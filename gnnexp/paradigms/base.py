@@ -9,7 +9,7 @@ from gnnexp.components.facts import GraphFacts
 from gnnexp.components.plan import Drawn
 from gnnexp.experiment.experiment import Experiment, Method
 from gnnexp.job import Job
-from gnnexp.paradigms.checks import pairs
+from gnnexp.paradigms.checks import has_pairs
 from gnnexp.paradigms.trainer import Trainer
 
 
@@ -41,7 +41,7 @@ def trainer_of(job: Job) -> Trainer[Any]:
 def drawn_from_graph(experiment: Experiment, facts: GraphFacts) -> Drawn:
     """Size limits of the topology and of the batches of a rank that samples from the whole graph."""
     targets, seeds = facts.num_train, 1
-    if pairs(experiment) and facts.num_links is not None:  # both ends of every link and of its negatives
+    if has_pairs(experiment) and facts.num_links is not None:  # both ends of every link and of its negatives
         targets, seeds = facts.num_links, 2 * (1 + experiment.task.negatives_per_link)
     size = experiment.train.batch_size
     share = min(facts.num_nodes, seeds * -(-min(size or targets, targets) // experiment.num_ranks))

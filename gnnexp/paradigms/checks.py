@@ -14,7 +14,7 @@ from gnnexp.samplers.layerwise import LayerSamplerOptions
 from gnnexp.tasks.base import Task
 
 
-def one_part_per_rank(experiment: Experiment, wanted: int | None = None) -> list[Problem]:
+def part_per_rank_problems(experiment: Experiment, wanted: int | None = None) -> list[Problem]:
     """There must be one part for each rank (of a group)."""
     wanted = experiment.num_ranks if wanted is None else wanted
     asked = experiment.partitioner.num_parts
@@ -30,7 +30,7 @@ def one_part_per_rank(experiment: Experiment, wanted: int | None = None) -> list
     ]
 
 
-def one_thread_where_batches_communicate(experiment: Experiment, always: bool = False) -> list[Problem]:
+def batch_thread_problems(experiment: Experiment, always: bool = False) -> list[Problem]:
     """If ranks communicate to prepare batches, one thread prepares them: all ranks need one order of exchanges."""
     sampler = experiment.sampler
     threads = sampler.threads
@@ -47,7 +47,7 @@ def one_thread_where_batches_communicate(experiment: Experiment, always: bool = 
     ]
 
 
-def hop_by_hop(experiment: Experiment, why: str) -> list[Problem]:
+def hop_by_hop_problems(experiment: Experiment, why: str) -> list[Problem]:
     """The sampler must sample hop by hop (`LayerSamplerOptions`)."""
     if isinstance(experiment.sampler, LayerSamplerOptions):
         return []
@@ -58,7 +58,7 @@ def hop_by_hop(experiment: Experiment, why: str) -> list[Problem]:
     ]
 
 
-def plain_features(experiment: Experiment, paradigm: str) -> list[Problem]:
+def plain_feature_problems(experiment: Experiment, paradigm: str) -> list[Problem]:
     """The feature store must be one matrix on every rank."""
     store = experiment.feature_store
     if type(store) is LocalOptions and store.cache is None:
@@ -73,7 +73,7 @@ def plain_features(experiment: Experiment, paradigm: str) -> list[Problem]:
     ]
 
 
-def cpu_only(experiment: Experiment, paradigm: str) -> list[Problem]:
+def cpu_only_problems(experiment: Experiment, paradigm: str) -> list[Problem]:
     """The device must be the CPU: PyPI's DGL has no CUDA."""
     device = experiment.hardware.device
     if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
@@ -85,7 +85,7 @@ def cpu_only(experiment: Experiment, paradigm: str) -> list[Problem]:
     ]
 
 
-def whole_topology(experiment: Experiment, paradigm: str) -> list[Problem]:
+def whole_topology_problems(experiment: Experiment, paradigm: str) -> list[Problem]:
     """Every rank must sample from the whole graph."""
     if experiment.sampler.topology != "partitioned":
         return []
@@ -104,7 +104,7 @@ def refuses_hidden_links(experiment: Experiment) -> Refusal | None:
     return Refusal("edges of predicted links are removed on the host") if experiment.task.exclude_targets else None
 
 
-def pairs(experiment: Experiment) -> bool:
+def has_pairs(experiment: Experiment) -> bool:
     """Whether training examples are links."""
     return experiment.task.pairs
 
@@ -115,7 +115,7 @@ def normalises_by_block(experiment: Experiment) -> bool:
     return isinstance(layer, Layer) and layer.traits.degrees == "block"
 
 
-def hidden_links(experiment: Experiment) -> list[Problem]:
+def hidden_link_problems(experiment: Experiment) -> list[Problem]:
     """If a batch's own links pass no messages, a batch must not contain all links."""
     if not experiment.task.exclude_targets or experiment.train.batch_size is not None:
         return []
@@ -129,9 +129,9 @@ def hidden_links(experiment: Experiment) -> list[Problem]:
     ]
 
 
-def vertices_only(experiment: Experiment, paradigm: str, why: str) -> list[Problem]:
+def link_problems(experiment: Experiment, paradigm: str, why: str) -> list[Problem]:
     """Training examples must be vertices."""
-    if not pairs(experiment):
+    if not has_pairs(experiment):
         return []
     return [
         Problem(
@@ -143,12 +143,12 @@ def vertices_only(experiment: Experiment, paradigm: str, why: str) -> list[Probl
     ]
 
 
-def no_decoder(experiment: Experiment, paradigm: str, why: str) -> list[Problem]:
+def decoder_problems(experiment: Experiment, paradigm: str, why: str) -> list[Problem]:
     """The model's outputs must be the scores: the task has no decoder between outputs and loss."""
     task = type(experiment.task.make())
     if experiment.task.pairs or (
         task.decoder is Task.decoder and task.decode is Task.decode
-    ):  # `vertices_only` refuses links
+    ):  # `link_problems` refuses links
         return []
     return [
         Problem(
@@ -160,7 +160,7 @@ def no_decoder(experiment: Experiment, paradigm: str, why: str) -> list[Problem]
     ]
 
 
-def whole_rows(experiment: Experiment, paradigm: str) -> list[Problem]:
+def whole_row_problems(experiment: Experiment, paradigm: str) -> list[Problem]:
     """The feature store must give whole rows. Only push-pull reads slices of rows."""
     if not experiment.feature_store.slices:
         return []
@@ -174,7 +174,7 @@ def whole_rows(experiment: Experiment, paradigm: str) -> list[Problem]:
     ]
 
 
-def block_layers(experiment: Experiment) -> bool:
+def has_block_layers(experiment: Experiment) -> bool:
     """Whether the model has block layers, which need all in-edges and source rows of a destination in one place."""
     return isinstance(_first_layer(experiment), BlockLayer)
 
@@ -205,7 +205,7 @@ def _first_layer(experiment: Experiment) -> Layer | BlockLayer | None:
         return None
 
 
-def after_layer(experiment: Experiment, paradigm: str, why: str) -> list[Problem]:
+def after_layer_problems(experiment: Experiment, paradigm: str, why: str) -> list[Problem]:
     """A model with `after_layer` needs each row of a layer finished once, in one piece."""
     if not experiment.model.sees_rows:
         return []
@@ -219,7 +219,7 @@ def after_layer(experiment: Experiment, paradigm: str, why: str) -> list[Problem
     ]
 
 
-def unrounded(experiment: Experiment, paradigm: str) -> list[Problem]:
+def rounding_problems(experiment: Experiment, paradigm: str) -> list[Problem]:
     """Dense products must be torch's own: DGL's layers do not round their factors."""
     if experiment.train.matmul == "float32":
         return []
@@ -233,7 +233,7 @@ def unrounded(experiment: Experiment, paradigm: str) -> list[Problem]:
     ]
 
 
-def unweighted(facts: GraphFacts, paradigm: str) -> list[Problem]:
+def edge_weight_problems(facts: GraphFacts, paradigm: str) -> list[Problem]:
     """The graph must have no edge weights: DGL's layers do not get them."""
     if not facts.weighted:
         return []
@@ -247,7 +247,7 @@ def unweighted(facts: GraphFacts, paradigm: str) -> list[Problem]:
     ]
 
 
-def block_degrees(experiment: Experiment, paradigm: str) -> list[Problem]:
+def block_degree_problems(experiment: Experiment, paradigm: str) -> list[Problem]:
     """Degrees must be those of the graph: ranks share a block's edges, so degrees in the block are not known."""
     if not normalises_by_block(experiment):
         return []

@@ -21,13 +21,13 @@ from gnnexp.graph.sparse import InputRows
 from gnnexp.job import Job
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.checks import (
-    hidden_links,
-    hop_by_hop,
-    one_part_per_rank,
-    one_thread_where_batches_communicate,
-    pairs,
+    batch_thread_problems,
+    has_pairs,
+    hidden_link_problems,
+    hop_by_hop_problems,
+    part_per_rank_problems,
     refuses_hidden_links,
-    whole_rows,
+    whole_row_problems,
 )
 from gnnexp.paradigms.loops.global_batch import Ready
 from gnnexp.paradigms.loops.mini_batch import MiniBatchTrainer, approximated
@@ -77,15 +77,15 @@ class DataParallel(Paradigm):
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts. A partitioned topology samples hop by hop, and owners train their targets."""
         problems = [
-            *hidden_links(experiment),
-            *one_thread_where_batches_communicate(experiment),
-            *whole_rows(experiment, "data_parallel"),
+            *hidden_link_problems(experiment),
+            *batch_thread_problems(experiment),
+            *whole_row_problems(experiment, "data_parallel"),
         ]
         if self.wants_partition(experiment):
-            problems += one_part_per_rank(experiment)
+            problems += part_per_rank_problems(experiment)
         if experiment.sampler.topology == "partitioned":
-            problems += hop_by_hop(experiment, "a partitioned topology")
-        if pairs(experiment) and self.assign == "stratified":
+            problems += hop_by_hop_problems(experiment, "a partitioned topology")
+        if has_pairs(experiment) and self.assign == "stratified":
             problems.append(
                 Problem(
                     "paradigm.assign",
@@ -94,7 +94,7 @@ class DataParallel(Paradigm):
                     "set paradigm.assign=owner (of the head), or even",
                 )
             )
-        elif experiment.sampler.topology == "partitioned" and self.assign == "even" and not pairs(experiment):
+        elif experiment.sampler.topology == "partitioned" and self.assign == "even" and not has_pairs(experiment):
             problems.append(
                 Problem(
                     "paradigm.assign",

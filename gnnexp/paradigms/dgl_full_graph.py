@@ -15,8 +15,8 @@ from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.job import Job
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
-from gnnexp.paradigms.checks import unweighted
-from gnnexp.paradigms.dgl_reference import DGLTrainer, check_dgl, dgl_needs, epoch_seed
+from gnnexp.paradigms.checks import edge_weight_problems
+from gnnexp.paradigms.dgl_reference import DGLTrainer, dgl_needs, dgl_problems, epoch_seed
 from gnnexp.paradigms.trainer import EpochCounts, Trainer
 from gnnexp.tasks.base import Examples
 
@@ -27,7 +27,7 @@ class DGLFullGraph(Paradigm):
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts: only one worker, one batch, and a model that DGL has."""
-        problems, ranks = check_dgl(experiment, "dgl_full_graph"), experiment.num_ranks
+        problems, ranks = dgl_problems(experiment, "dgl_full_graph"), experiment.num_ranks
         if ranks != 1:
             problems.append(
                 Problem("hardware.workers", ranks, "dgl_full_graph runs on one worker", "set hardware.workers=1")
@@ -49,7 +49,7 @@ class DGLFullGraph(Paradigm):
             None,
             drawn_from_graph(experiment, facts),
             needs=dgl_needs(facts),
-            problems=tuple(unweighted(facts, "dgl_full_graph")),
+            problems=tuple(edge_weight_problems(facts, "dgl_full_graph")),
             approximates="dropout masks are torch's; otherwise serial full-graph training",
         )
 

@@ -36,14 +36,14 @@ from gnnexp.measure.phases import Phase
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.checks import (
-    after_layer,
-    cpu_only,
-    no_decoder,
-    plain_features,
-    unrounded,
-    unweighted,
-    vertices_only,
-    whole_topology,
+    after_layer_problems,
+    cpu_only_problems,
+    decoder_problems,
+    edge_weight_problems,
+    link_problems,
+    plain_feature_problems,
+    rounding_problems,
+    whole_topology_problems,
 )
 from gnnexp.paradigms.dgl_layers import SUPPORTED, DGLStack, adds_self_loops, refusal_of
 from gnnexp.paradigms.trainer import B, EpochCounts, Trainer
@@ -56,19 +56,19 @@ _DDP: frozenset[Phase] = frozenset(("sync", "wait"))
 DGLBatch = tuple[Tensor, Tensor, list[Any], Tensor]
 
 
-def check_dgl(experiment: Experiment, name: str) -> list[Problem]:
+def dgl_problems(experiment: Experiment, name: str) -> list[Problem]:
     """Conflicts with DGL's scripts: links, decoders, models without a DGL convolution, partitioned data, GPUs."""
     why, refusal = "DGL's scripts for vertices are its peer", refusal_of(experiment.model)
     unsupported = [Problem("model", target_of(experiment.model), refusal.reason, SUPPORTED)] if refusal else []
     return [
-        *vertices_only(experiment, name, why),
-        *no_decoder(experiment, name, why),
+        *link_problems(experiment, name, why),
+        *decoder_problems(experiment, name, why),
         *unsupported,
-        *after_layer(experiment, name, "trains layers of DGL"),
-        *plain_features(experiment, name),
-        *whole_topology(experiment, name),
-        *cpu_only(experiment, name),
-        *unrounded(experiment, name),
+        *after_layer_problems(experiment, name, "trains layers of DGL"),
+        *plain_feature_problems(experiment, name),
+        *whole_topology_problems(experiment, name),
+        *cpu_only_problems(experiment, name),
+        *rounding_problems(experiment, name),
     ]
 
 
@@ -107,7 +107,7 @@ class DGLReference(Paradigm):
             )
         if self.num_workers < 0:
             problems.append(Problem("paradigm.num_workers", self.num_workers, "must be 0 or more", "set it to 0"))
-        return [*problems, *check_dgl(experiment, "dgl_reference")]
+        return [*problems, *dgl_problems(experiment, "dgl_reference")]
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan, with memory for DGL's copies of graph and features. Checkpoints have the order of targets."""
@@ -118,7 +118,7 @@ class DGLReference(Paradigm):
             approximates=approximates,
             needs=dgl_needs(facts),
             checkpoint_bytes=8 * facts.num_train,
-            problems=tuple(unweighted(facts, "dgl_reference")),
+            problems=tuple(edge_weight_problems(facts, "dgl_reference")),
         )
 
     def trainer(self, job: Job) -> Trainer[Any]:

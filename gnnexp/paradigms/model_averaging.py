@@ -28,7 +28,7 @@ from gnnexp.job import Job
 from gnnexp.kernels.pool import Pool
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
-from gnnexp.paradigms.checks import plain_features, vertices_only, whole_topology
+from gnnexp.paradigms.checks import link_problems, plain_feature_problems, whole_topology_problems
 from gnnexp.paradigms.loops.global_batch import AutogradTrainer, Ready
 from gnnexp.paradigms.loops.pipeline import prepared
 from gnnexp.paradigms.loops.rank_batch import of_vertices
@@ -104,9 +104,9 @@ class ModelAveraging(Paradigm):
         """Conflicts: epochs between averages, and samplers and stores that a part cannot have."""
         name, every, eval_every = "model_averaging", self.sync_every, experiment.train.eval_every
         problems = [
-            *plain_features(experiment, name),
-            *whole_topology(experiment, name),
-            *vertices_only(experiment, name, "the ends of a link are in different parts"),
+            *plain_feature_problems(experiment, name),
+            *whole_topology_problems(experiment, name),
+            *link_problems(experiment, name, "the ends of a link are in different parts"),
         ]
         if (eval_every or 0) % every:
             problems.append(

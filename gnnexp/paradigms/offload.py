@@ -28,10 +28,17 @@ from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.measure.memory import give_back_heap
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
-from gnnexp.paradigms.checks import after_layer, block_degrees, block_layers, learns_weights, one_part_per_rank, pairs
+from gnnexp.paradigms.checks import (
+    after_layer_problems,
+    block_degree_problems,
+    has_block_layers,
+    has_pairs,
+    learns_weights,
+    part_per_rank_problems,
+)
 from gnnexp.paradigms.loops.chunking import Chunking
 from gnnexp.paradigms.loops.computed import Computed
-from gnnexp.paradigms.loops.full_graph import FullGraphTrainer, RankGraph, Whole, check_full_graph
+from gnnexp.paradigms.loops.full_graph import FullGraphTrainer, RankGraph, Whole, full_graph_problems
 from gnnexp.paradigms.loops.local_chunks import layers_of
 from gnnexp.paradigms.loops.rank_batch import RankBatch
 from gnnexp.paradigms.offloading.memory import layer_works, smallest_budget
@@ -95,17 +102,17 @@ class Offload(Paradigm):
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts: one part for each rank, and options that fit the model."""
         return [
-            *check_full_graph(experiment, "offload"),
-            *one_part_per_rank(experiment),
-            *block_degrees(experiment, "offload"),
+            *full_graph_problems(experiment, "offload"),
+            *part_per_rank_problems(experiment),
+            *block_degree_problems(experiment, "offload"),
             *self._layer_problems(experiment),
-            *after_layer(experiment, "offload", "computes them twice"),
+            *after_layer_problems(experiment, "offload", "computes them twice"),
         ]
 
     def _layer_problems(self, experiment: Experiment) -> list[Problem]:
         """Conflicts with the model: kept sums need constant weights, and a budget needs layers of known memory."""
         problems, model = [], choice_of(experiment.model)
-        if self.keep == "sums" and (learns_weights(experiment) or block_layers(experiment)):
+        if self.keep == "sums" and (learns_weights(experiment) or has_block_layers(experiment)):
             problems.append(
                 Problem(
                     "paradigm.keep",
@@ -114,7 +121,7 @@ class Offload(Paradigm):
                     "set paradigm.keep=outputs",
                 )
             )
-        if self.rows == "projected" and block_layers(experiment):
+        if self.rows == "projected" and has_block_layers(experiment):
             problems.append(
                 Problem(
                     "paradigm.rows",
@@ -123,7 +130,7 @@ class Offload(Paradigm):
                     "set paradigm.rows=cheapest",
                 )
             )
-        if self.device_memory is not None and block_layers(experiment):
+        if self.device_memory is not None and has_block_layers(experiment):
             problems.append(
                 Problem(
                     "paradigm.device_memory",
@@ -157,7 +164,7 @@ class Offload(Paradigm):
                     "set dataset.sparse=false",
                 )
             ]
-        if facts.trains_features and (self.rows == "raw" or block_layers(experiment)):
+        if facts.trains_features and (self.rows == "raw" or has_block_layers(experiment)):
             key, value = ("paradigm.rows", "raw") if self.rows == "raw" else ("model", target_of(experiment.model))
             return [
                 Problem(
@@ -200,7 +207,7 @@ class Offload(Paradigm):
             Need(
                 "outputs of links' ends, and their gradients",
                 "host",
-                4 * -(-facts.num_nodes // experiment.num_ranks) * facts.num_classes * 4 if pairs(experiment) else 0,
+                4 * -(-facts.num_nodes // experiment.num_ranks) * facts.num_classes * 4 if has_pairs(experiment) else 0,
             ),
             Need(
                 "topology of all chunks, with its transpose", "host", 16 * -(-facts.num_edges // experiment.num_ranks)
@@ -221,7 +228,7 @@ class Offload(Paradigm):
         widths = row_widths(reads, projects, may_keep_sums(layers, self.keep))
         slots = SlotPlan.of(widths, facts.num_features)
         vertices = -(-facts.num_nodes // experiment.num_ranks)
-        outputs = vertices if pairs(experiment) else facts.num_train
+        outputs = vertices if has_pairs(experiment) else facts.num_train
         rows = slots.num_bytes(vertices, size) + size * outputs * facts.num_classes
         rows += size * vertices * facts.num_features * facts.trains_features
         return rows, vertices * size * max((it.read.rows for it in widths if it.gradients), default=0)

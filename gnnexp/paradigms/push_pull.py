@@ -35,9 +35,9 @@ from gnnexp.kernels.crossing import back
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.checks import (
-    block_layers,
-    hidden_links,
-    one_thread_where_batches_communicate,
+    batch_thread_problems,
+    has_block_layers,
+    hidden_link_problems,
     refuses_hidden_links,
 )
 from gnnexp.paradigms.columns.sliced_layer import Pull, SlicedLayer
@@ -82,7 +82,7 @@ class PushPull(Paradigm):
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts: needs sliced features, whole topology, and a first layer on the contract."""
-        problems = [*hidden_links(experiment), *one_thread_where_batches_communicate(experiment, always=True)]
+        problems = [*hidden_link_problems(experiment), *batch_thread_problems(experiment, always=True)]
         if not experiment.feature_store.slices:
             problems.append(
                 Problem(
@@ -110,7 +110,7 @@ class PushPull(Paradigm):
                     "choose optimizer=adam, adamw, sgd or rmsprop",
                 )
             )
-        if block_layers(experiment):
+        if has_block_layers(experiment):
             problems.append(
                 Problem(
                     "model",

@@ -28,14 +28,14 @@ from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.checks import (
-    block_degrees,
-    hidden_links,
-    hop_by_hop,
-    one_part_per_rank,
-    one_thread_where_batches_communicate,
-    pairs,
+    batch_thread_problems,
+    block_degree_problems,
+    has_pairs,
+    hidden_link_problems,
+    hop_by_hop_problems,
+    part_per_rank_problems,
     refuses_hidden_links,
-    whole_rows,
+    whole_row_problems,
 )
 from gnnexp.paradigms.loops.computed import Computed
 from gnnexp.paradigms.loops.global_batch import Ready
@@ -117,11 +117,11 @@ class SplitParallel(Paradigm):
         ranks = experiment.num_ranks
         size = self.ranks_together(experiment)
         problems = [
-            *hidden_links(experiment),
-            *one_thread_where_batches_communicate(experiment, always=True),
-            *hop_by_hop(experiment, "split_parallel"),
-            *whole_rows(experiment, "split_parallel"),
-            *block_degrees(experiment, "split_parallel"),
+            *hidden_link_problems(experiment),
+            *batch_thread_problems(experiment, always=True),
+            *hop_by_hop_problems(experiment, "split_parallel"),
+            *whole_row_problems(experiment, "split_parallel"),
+            *block_degree_problems(experiment, "split_parallel"),
         ]
         if not ranks or ranks % size:
             return [
@@ -133,7 +133,7 @@ class SplitParallel(Paradigm):
                     "set paradigm.group_size=null",
                 ),
             ]
-        if self.assign == "stratified" and pairs(experiment):
+        if self.assign == "stratified" and has_pairs(experiment):
             problems.append(
                 Problem(
                     "paradigm.assign", self.assign, "ends of a link have several owners", "set paradigm.assign=owner"
@@ -148,7 +148,7 @@ class SplitParallel(Paradigm):
                     "set paradigm.group_size=null, or paradigm.assign=owner",
                 )
             )
-        return [*problems, *one_part_per_rank(experiment, size)]
+        return [*problems, *part_per_rank_problems(experiment, size)]
 
     def refuses_gpu_sampling(self, experiment: Experiment) -> Refusal | None:
         """Splits may be made on GPUs. Ids of foreign vertices are exchanged through the hosts."""

@@ -21,13 +21,13 @@ from gnnexp.job import Job
 from gnnexp.models.layer import Layer
 from gnnexp.ops.products import matmul_problems
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
-from gnnexp.paradigms.checks import block_degrees
-from gnnexp.paradigms.columns.checks import check_columns, check_coupled, check_decoupled, chunk_cost
+from gnnexp.paradigms.checks import block_degree_problems
+from gnnexp.paradigms.columns.checks import chunk_cost, column_problems, coupled_problems, decoupled_problems
 from gnnexp.paradigms.columns.coupled import CoupledTrainer
 from gnnexp.paradigms.columns.decoupled import DecoupledTrainer
 from gnnexp.paradigms.columns.edge_attention import AttentionWork
 from gnnexp.paradigms.loops.chunking import UNCUT, Chunking
-from gnnexp.paradigms.loops.full_graph import check_full_graph
+from gnnexp.paradigms.loops.full_graph import full_graph_problems
 from gnnexp.paradigms.trainer import Trainer
 
 
@@ -110,10 +110,14 @@ class TensorParallel(Paradigm):
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts: needs contract layers, and at least one column for each rank."""
-        own = check_coupled(experiment) if self.mode == "coupled" else check_decoupled(experiment, self.attention)
+        own = coupled_problems(experiment) if self.mode == "coupled" else decoupled_problems(experiment, self.attention)
         if self.nn_device == "host":
             own += matmul_problems(experiment.train.matmul, "cpu")
-        return [*check_full_graph(experiment, "tensor_parallel"), *block_degrees(experiment, "tensor_parallel"), *own]
+        return [
+            *full_graph_problems(experiment, "tensor_parallel"),
+            *block_degree_problems(experiment, "tensor_parallel"),
+            *own,
+        ]
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan: a rank holds all edges, whole rows of its vertices, and as many values in columns."""
@@ -125,7 +129,7 @@ class TensorParallel(Paradigm):
             approximates="; ".join([*changed, *["attention is not trained"] * (self.attention == "frozen")]),
             resident=Resident(facts.num_edges, own if decoupled else 2 * own, 2 * own),
             features_on_host=self.nn_device == "host",
-            problems=tuple(check_columns(experiment, facts, self.chunking, decoupled=decoupled)),
+            problems=tuple(column_problems(experiment, facts, self.chunking, decoupled=decoupled)),
         )
 
     def trainer(self, job: Job) -> Trainer[Any]:

@@ -24,18 +24,18 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.job import Job
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.loops.chunking import UNCUT, Chunking
-from gnnexp.paradigms.loops.local_chunks import check_chunks
+from gnnexp.paradigms.loops.local_chunks import chunk_problems
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.paradigms.vertices.checks import (
-    check_budget,
-    check_cut,
-    check_vertices,
+    budget_problems,
     held_graph,
     kept_rows,
     part_and_halo,
+    vertex_cut_problems,
+    vertex_problems,
 )
 from gnnexp.paradigms.vertices.edge_cut import EdgeCutTrainer, all_held, inputs_held, none_held
-from gnnexp.paradigms.vertices.hybrid_dependency import Costs, cheapest, check_profile
+from gnnexp.paradigms.vertices.hybrid_dependency import Costs, cheapest, profile_problems
 from gnnexp.paradigms.vertices.vertex_cut import VertexCutTrainer
 from gnnexp.placement.halo import Cached
 
@@ -140,14 +140,14 @@ class VertexParallel(Paradigm):
         """Conflicts. Hybrid needs costs of the machine, a budget known layers, and a vertex-cut needs communication."""
         key = "paradigm.delay" if self.delay else "paradigm.staleness"
         problems = [
-            *check_vertices(experiment, "vertex_parallel", self.arrival, key),
-            *check_budget(experiment, self.chunking),
+            *vertex_problems(experiment, "vertex_parallel", self.arrival, key),
+            *budget_problems(experiment, self.chunking),
         ]
         if self.dependency == "hybrid":
-            problems += check_profile(experiment.hardware)
+            problems += profile_problems(experiment.hardware)
         if not experiment.partitioner.vertex_cut:
             return problems
-        problems += check_cut(experiment, self.chunking)
+        problems += vertex_cut_problems(experiment, self.chunking)
         if self.dependency in ("cache", "hybrid") or self.exchange != "halo":
             held = self.dependency in ("cache", "hybrid")
             key, value = ("dependency", self.dependency) if held else ("exchange", self.exchange)
@@ -174,7 +174,7 @@ class VertexParallel(Paradigm):
             resident=held_graph(experiment, facts) if held else part_and_halo(experiment, facts, whole_parts=whole),
             needs=(kept,),
             checkpoint_bytes=experiment.num_ranks * kept.num_bytes,
-            problems=tuple(check_chunks(experiment, facts, self.chunking)),
+            problems=tuple(chunk_problems(experiment, facts, self.chunking)),
         )
 
     def trainer(self, job: Job) -> Trainer[Any]:

@@ -68,11 +68,11 @@ class Partitioner(ABC):
         alone = self.resolve(setting.num_ranks) == 1
         missing = [] if alone else [package for package in self.requires if not is_installed(package)]
         return [
-            *self._check_cut(setting),
+            *self._cut_problems(setting),
             *(missing_package("partitioner", self.method, package, "partitioner=random") for package in missing),
         ]
 
-    def _check_cut(self, setting: Setting) -> list[Problem]:
+    def _cut_problems(self, setting: Setting) -> list[Problem]:
         """A problem if this is a vertex-cut and the paradigm does not support vertex-cuts."""
         if not self.vertex_cut or setting.takes_vertex_cut:
             return []
@@ -214,7 +214,7 @@ class Partitioner(ABC):
         return partition
 
 
-def too_small(options: Iterable[tuple[str, float, float, object]], *, infinite: bool = False) -> list[Problem]:
+def too_small_problems(options: Iterable[tuple[str, float, float, object]], *, infinite: bool = False) -> list[Problem]:
     """Problems of options `(key, value, least, default)`: values below `least`, NaN, and infinity unless allowed."""
     return [
         Problem(f"partitioner.{key}", value, f"must be {least} or more", f"set partitioner.{key}={default}")

@@ -16,7 +16,7 @@ from gnnexp.testing.exactness import Comparison, compare, ranks_steps
 from gnnexp.testing.graphs import nasty_graph, typed_graph, weighted_graph
 from gnnexp.testing.ranks import RankPools
 from gnnexp.testing.steps import MODELS, Curve, worst
-from gnnexp.testing.ways import MINI_BATCH, WAYS, config_in, placed, problems_of
+from gnnexp.testing.ways import MINI_BATCH, WAYS, config_in, placed, way_problems
 
 RELATIONAL: dict[str, dict[str, Any]] = {
     "rgcn": {"_target_": "gnnexp.models.rgcn.RGCNOptions"},
@@ -114,7 +114,7 @@ def cases(
                     candidates.append(GpuCase(size, model, way, ahead=True))
                 if way in SAMPLED_THERE:
                     candidates.append(GpuCase(size, model, way, samples="auto"))
-                yield from (case for case in candidates if not problems_of(case.config("cuda")))
+                yield from (case for case in candidates if not way_problems(case.config("cuda")))
 
 
 def train_on_gpu(ranks: RankPools, case: GpuCase, steps: int) -> Found:

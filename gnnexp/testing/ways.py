@@ -63,7 +63,7 @@ def config_in(way: str, model: Mapping[str, Any], **changes: Mapping[str, Any]) 
     return config
 
 
-def problems_of(config: Mapping[str, Any]) -> list[Problem]:
+def way_problems(config: Mapping[str, Any]) -> list[Problem]:
     """Reasons why the model of `config_in` cannot be trained in this way; empty if it can."""
     experiment = experiment_of(config)
     return experiment.paradigm.check(experiment)
@@ -100,7 +100,7 @@ def assert_exact_in(
         RankError: a rank failed.
     """
     config = config_in(way, model, **changes, hardware={"workers": size})
-    ConfigError.raise_all(problems_of(config))
+    ConfigError.raise_all(way_problems(config))
     if partition is None:
         partition = placed(way, make(), size, kind)
     assert_exact(ranks, size, make, config, 1e-10, partition=partition, steps=steps)

@@ -175,7 +175,8 @@ class RunState:
         if same:
             self._trainer.load_state_dict(own["paradigm"])
         elif own["paradigm"]:
-            why = f"each rank of this paradigm has its own state: the run can resume with {checkpoint.num_ranks} ranks only"
+            ranks = checkpoint.num_ranks
+            why = f"each rank of this paradigm has its own state: the run can resume with {ranks} ranks only"
             raise DataError(Problem("hardware.workers", comm.size, why, "resume without changing workers"))
         if own["record"] is None:
             return PartialEpoch()

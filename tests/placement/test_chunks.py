@@ -94,8 +94,8 @@ def test_a_budget_below_the_dearest_destination_is_refused_with_one_that_is_not(
     assert problem.fix == f"set paradigm.device_memory={dearest} or more"
     Chunking(None, dearest).chunks(block, cost)
     # The same verdict before anything is launched, from degrees alone.
-    assert Chunking(None, dearest).check_data(GraphFacts.of(graph), [cost], self_loops=True) == []
-    (early,) = Chunking(None, dearest - 1).check_data(GraphFacts.of(graph), [cost], self_loops=True)
+    assert Chunking(None, dearest).data_problems(GraphFacts.of(graph), [cost], self_loops=True) == []
+    (early,) = Chunking(None, dearest - 1).data_problems(GraphFacts.of(graph), [cost], self_loops=True)
     assert (early.key, early.fix) == (problem.key, problem.fix)
 
 

@@ -21,7 +21,7 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.optimization import entries_of
 from gnnexp.job import Job
-from gnnexp.paradigms.checks import plain_features, whole_topology
+from gnnexp.paradigms.checks import plain_feature_problems, whole_topology_problems
 from gnnexp.paradigms.data_parallel import DataParallel, DataParallelTrainer, Loaded
 from gnnexp.paradigms.trainer import Trainer
 
@@ -46,8 +46,8 @@ class LocalSGD(DataParallel):
         """Only SGD is allowed: it keeps no state. The moments of another optimizer would differ between the ranks."""
         problems = [
             *super().check(experiment),
-            *plain_features(experiment, "local_sgd"),
-            *whole_topology(experiment, "local_sgd"),
+            *plain_feature_problems(experiment, "local_sgd"),
+            *whole_topology_problems(experiment, "local_sgd"),
         ]
         if entries_of(experiment.optimizer):
             problems.append(

@@ -22,7 +22,7 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.job import Job
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.trainer import Trainer
-from gnnexp.paradigms.vertices.checks import check_vertices, kept_rows, part_and_halo
+from gnnexp.paradigms.vertices.checks import kept_rows, part_and_halo, vertex_problems
 from gnnexp.paradigms.vertices.edge_cut import EdgeCutTrainer
 
 
@@ -43,7 +43,7 @@ class PipeGCN(Paradigm):
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts with the rules of vertex parallelism: one batch of all targets, one part for each rank."""
-        return check_vertices(experiment, "pipegcn", Arrival("late", self.late), "paradigm.late")
+        return vertex_problems(experiment, "pipegcn", Arrival("late", self.late), "paradigm.late")
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan: each rank holds a part, its halo, and the late rows."""

@@ -12,24 +12,27 @@ from gnnexp.components.locate import choice_of, target_of
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.models.layer import Layer
-from gnnexp.paradigms.checks import after_layer, attends, block_layers, projects_edges
+from gnnexp.paradigms.checks import after_layer_problems, attends, has_block_layers, projects_edges
 from gnnexp.paradigms.columns.coupled import projects_first, shared_columns
 from gnnexp.paradigms.loops.chunking import Chunking
 from gnnexp.paradigms.loops.local_chunks import layers_of
 from gnnexp.placement.chunks import ChunkCost
 
 
-def check_coupled(experiment: Experiment) -> list[Problem]:
+def coupled_problems(experiment: Experiment) -> list[Problem]:
     """Conflicts: needs contract layers, and a hidden column for each rank."""
-    problems, model = _on_contract(experiment), experiment.model
+    problems, model = _contract_problems(experiment), experiment.model
     if model.layers > 1 and model.hidden < experiment.num_ranks:
         problems.append(_too_few("model.hidden", model.hidden, experiment))
     return problems
 
 
-def check_decoupled(experiment: Experiment, attention: str) -> list[Problem]:
+def decoupled_problems(experiment: Experiment, attention: str) -> list[Problem]:
     """Conflicts: needs contract layers that project rows before they weigh edges, and attention if it is frozen."""
-    problems = [*_on_contract(experiment), *after_layer(experiment, "tensor_parallel", "decouples layers")]
+    problems = [
+        *_contract_problems(experiment),
+        *after_layer_problems(experiment, "tensor_parallel", "decouples layers"),
+    ]
     if projects_edges(experiment):
         problems.append(
             Problem(
@@ -51,8 +54,8 @@ def check_decoupled(experiment: Experiment, attention: str) -> list[Problem]:
     return problems
 
 
-def _on_contract(experiment: Experiment) -> list[Problem]:
-    if not block_layers(experiment):
+def _contract_problems(experiment: Experiment) -> list[Problem]:
+    if not has_block_layers(experiment):
         return []
     return [
         Problem(
@@ -64,16 +67,16 @@ def _on_contract(experiment: Experiment) -> list[Problem]:
     ]
 
 
-def check_columns(experiment: Experiment, facts: GraphFacts, chunking: Chunking, *, decoupled: bool) -> list[Problem]:
+def column_problems(experiment: Experiment, facts: GraphFacts, chunking: Chunking, *, decoupled: bool) -> list[Problem]:
     """Problems with the data: too few columns of features or classes, or a budget below the largest vertex."""
     ranks, model = experiment.num_ranks, experiment.model
     layers = [layer for layer in layers_of(model, facts) if isinstance(layer, Layer)]
     if len(layers) < model.layers:
-        return []  # `check_coupled` and `check_decoupled` refuse such models
+        return []  # `coupled_problems` and `decoupled_problems` refuse such models
     widths = {"dataset classes": facts.num_classes} if decoupled else _split_widths(layers, facts)
     problems = [_too_few(what, width, experiment) for what, width in widths.items() if 0 < width < ranks]
     cost = chunk_cost(layers, ranks, getattr(torch, experiment.train.dtype), decoupled=decoupled)
-    return [*problems, *chunking.check_data(facts, [cost], model.needs.self_loops)]
+    return [*problems, *chunking.data_problems(facts, [cost], model.needs.self_loops)]
 
 
 def _split_widths(layers: Sequence[Layer], facts: GraphFacts) -> dict[str, int]:

@@ -73,7 +73,7 @@ class DecoupledTrainer(ColumnTrainer):
         self._back = partial(_step_back, self._last) if constant else None
         self._pipe: Pipeline | None = None
         places: Tensor | None = None
-        if pipeline and self.in_chunks and job.comm.size > 1:
+        if pipeline and self.is_cut and job.comm.size > 1:
             owner, self._pipe = job.once.of("pipeline", self._pipelined)
             self.own = torch.nonzero(owner == job.comm.rank).flatten()
             self.counts_per_rank = torch.bincount(owner, minlength=job.comm.size).tolist()
@@ -127,7 +127,7 @@ class DecoupledTrainer(ColumnTrainer):
         if self._host is None:
             return dense_updates(self.job.model, self._own_here, whole.features, whole.batch.key)
         h, keys = self._host.run(self.own, whole.features, whole.batch.key)
-        if not self.in_chunks:  # chunks copy what they need, and count it
+        if not self.is_cut:  # chunks copy what they need, and count it
             crossing = sum(rows.numel() * rows.element_size() for rows in (h, *(keys or ())))
             self.job.tier.counts.update({"tier/h2d_bytes": crossing, "tier/d2h_bytes": crossing})
         device = self.job.device

@@ -65,11 +65,11 @@ class ColumnTrainer(WholeGraphTrainer):
         edges = [size_of_rank(num_edges, of_layer, self.job.comm.rank) for of_layer in bounds]
         work = {"edges_computed": sum(edges), "edges_redundant": 0}
         computed = Computed(edges, [own.numel()] * len(edges), work)
-        return RankGraph(own, blocks, computed, () if self.in_chunks else blocks)
+        return RankGraph(own, blocks, computed, () if self.is_cut else blocks)
 
     @property
     @final
-    def in_chunks(self) -> bool:
+    def is_cut(self) -> bool:
         """Whether there is more than one chunk."""
         return len(self.chunks) > 1
 

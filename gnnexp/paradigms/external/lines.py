@@ -83,16 +83,16 @@ class Lines:
             raise DataError(Problem(where, _shown(text), f"must be a JSON object ({error})"[:200], _FIX)) from None
         if not isinstance(reported, dict):
             raise DataError(Problem(where, _shown(text), "must be a JSON object", _FIX))
-        problems = [problem for key, value in reported.items() for problem in _check(where, key, value)]
+        problems = [problem for key, value in reported.items() for problem in _value_problems(where, key, value)]
         epoch = reported.get("epoch")
-        problems += self._check_epoch(where, epoch)
+        problems += self._epoch_problems(where, epoch)
         DataError.raise_all(problems)
         assert isinstance(epoch, int)
         self.expected = epoch + 1
         self._check_time(where, reported.get("epoch_s"), elapsed_s)
         return ReportedEpoch(epoch, {NAMES.get(key, key): value for key, value in reported.items() if key != "epoch"})
 
-    def _check_epoch(self, where: str, epoch: object) -> list[Problem]:
+    def _epoch_problems(self, where: str, epoch: object) -> list[Problem]:
         if type(epoch) is not int:
             return [Problem(f"{where}: epoch", epoch, "every line needs the number of its epoch, from 0 on", _FIX)]
         if self.expected is None and not 0 <= epoch <= self.first:
@@ -123,7 +123,7 @@ def too_long(file: Path, line: int, start: bytes) -> DataError:
     return DataError(Problem(f"{file}, line {line}", _shown(start), f"must have at most {LINE_BYTES:,} bytes", _FIX))
 
 
-def _check(where: str, key: str, value: object) -> list[Problem]:
+def _value_problems(where: str, key: str, value: object) -> list[Problem]:
     """The problem of a key and its value, if there is one. The loss may be NaN: then the run has diverged."""
     place = f"{where}: {key}"[:200]
     if key == "epoch":

@@ -54,7 +54,7 @@ class Chunking:
             )
         return problems
 
-    def check_data(self, facts: GraphFacts, costs: Iterable[ChunkCost], self_loops: bool) -> list[Problem]:
+    def data_problems(self, facts: GraphFacts, costs: Iterable[ChunkCost], self_loops: bool) -> list[Problem]:
         """Problems with the data: a budget that is too small for the largest vertex with its in-edges."""
         if self.budget is None:
             return []

@@ -21,7 +21,7 @@ from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.sparse import Rows
 from gnnexp.graph.subset import contains
 from gnnexp.job import Job
-from gnnexp.paradigms.checks import pairs, whole_rows
+from gnnexp.paradigms.checks import has_pairs, whole_row_problems
 from gnnexp.paradigms.loops.captured import CapturedStep, Counted
 from gnnexp.paradigms.loops.computed import Computed
 from gnnexp.paradigms.loops.global_batch import AutogradTrainer, GlobalBatchTrainer, Ready
@@ -198,10 +198,10 @@ class WholeGraphTrainer(FullGraphTrainer, AutogradTrainer[Whole]):
         return found if self._captured is None else replace(found, captured_bytes=self._captured.peak_bytes)
 
 
-def check_full_graph(experiment: Experiment, name: str) -> list[Problem]:
+def full_graph_problems(experiment: Experiment, name: str) -> list[Problem]:
     """Conflicts: needs one batch, all neighbours, and the same draws for every number of ranks."""
     sampler = experiment.sampler
-    problems = [*whole_rows(experiment, name)]
+    problems = [*whole_row_problems(experiment, name)]
     if not isinstance(sampler, FullOptions):
         problems.append(
             Problem("sampler", target_of(experiment.sampler), f"{name} trains on the full graph", "choose sampler=full")
@@ -210,7 +210,7 @@ def check_full_graph(experiment: Experiment, name: str) -> list[Problem]:
         problems.append(
             Problem("sampler.key", sampler.key, f"{name} trains one batch on all ranks", "set sampler.key=global")
         )
-    if experiment.train.batch_size is not None and not pairs(experiment):
+    if experiment.train.batch_size is not None and not has_pairs(experiment):
         problems.append(
             Problem(
                 "train.batch_size",

@@ -70,7 +70,7 @@ def cost_of(layer: Layer, dtype: torch.dtype) -> ChunkCost:
     )
 
 
-def check_chunks(experiment: Experiment, facts: GraphFacts, chunking: Chunking) -> list[Problem]:
+def chunk_problems(experiment: Experiment, facts: GraphFacts, chunking: Chunking) -> list[Problem]:
     """Problems with the data: sparse features, or a budget that is too small for the largest vertex."""
     if chunking == UNCUT:
         return []
@@ -87,7 +87,7 @@ def check_chunks(experiment: Experiment, facts: GraphFacts, chunking: Chunking) 
     layers = [layer for layer in layers_of(model, facts) if isinstance(layer, Layer)]
     if not layers:
         return []  # `check` refuses a budget
-    return chunking.check_data(facts, [cost_of(layer, dtype) for layer in layers], model.needs.self_loops)
+    return chunking.data_problems(facts, [cost_of(layer, dtype) for layer in layers], model.needs.self_loops)
 
 
 def layers_of(model: ModelOptions, facts: GraphFacts) -> list[Layer | BlockLayer]:

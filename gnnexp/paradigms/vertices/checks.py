@@ -10,12 +10,12 @@ from gnnexp.components.locate import choice_of, target_of
 from gnnexp.components.plan import Resident
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.paradigms.checks import attends, block_degrees, block_layers, one_part_per_rank
+from gnnexp.paradigms.checks import attends, block_degree_problems, has_block_layers, part_per_rank_problems
 from gnnexp.paradigms.loops.chunking import UNCUT, Chunking
-from gnnexp.paradigms.loops.full_graph import check_full_graph
+from gnnexp.paradigms.loops.full_graph import full_graph_problems
 
 
-def check_vertices(experiment: Experiment, name: str, arrival: Arrival, key: str) -> list[Problem]:
+def vertex_problems(experiment: Experiment, name: str, arrival: Arrival, key: str) -> list[Problem]:
     """Conflicts: needs one part for each rank and one batch. With old or late rows, each epoch must have one step.
 
     Args:
@@ -24,7 +24,11 @@ def check_vertices(experiment: Experiment, name: str, arrival: Arrival, key: str
         arrival: when other ranks' rows are used.
         key: key of the option that says how old or late these rows are.
     """
-    problems = [*check_full_graph(experiment, name), *one_part_per_rank(experiment), *block_degrees(experiment, name)]
+    problems = [
+        *full_graph_problems(experiment, name),
+        *part_per_rank_problems(experiment),
+        *block_degree_problems(experiment, name),
+    ]
     age = arrival.epochs
     if age and experiment.train.batch_size is not None:
         problems.append(
@@ -47,9 +51,9 @@ def check_vertices(experiment: Experiment, name: str, arrival: Arrival, key: str
     return problems
 
 
-def check_budget(experiment: Experiment, chunking: Chunking) -> list[Problem]:
+def budget_problems(experiment: Experiment, chunking: Chunking) -> list[Problem]:
     """Conflicts: a budget needs layers of known memory."""
-    if chunking.budget is None or not block_layers(experiment):
+    if chunking.budget is None or not has_block_layers(experiment):
         return []
     return [
         Problem(
@@ -61,7 +65,7 @@ def check_budget(experiment: Experiment, chunking: Chunking) -> list[Problem]:
     ]
 
 
-def check_cut(experiment: Experiment, chunking: Chunking) -> list[Problem]:
+def vertex_cut_problems(experiment: Experiment, chunking: Chunking) -> list[Problem]:
     """Conflicts over a vertex-cut: a destination's in-edges are on several ranks."""
     partitioner, problems = choice_of(experiment.partitioner), []
     if chunking != UNCUT:
@@ -73,7 +77,7 @@ def check_cut(experiment: Experiment, chunking: Chunking) -> list[Problem]:
                 "set paradigm.chunks=1 and paradigm.device_memory=null",
             )
         )
-    if block_layers(experiment):
+    if has_block_layers(experiment):
         problems.append(
             Problem(
                 "model",

@@ -37,12 +37,12 @@ class Costs:
 
     @staticmethod
     def of(hardware: HardwareConfig, itemsize: int) -> Costs:
-        """Costs from the hardware profile. `check_profile` has checked that it is complete."""
+        """Costs from the hardware profile. `profile_problems` has checked that it is complete."""
         assert hardware.links is not None and hardware.links.network and hardware.gather and hardware.flops
         return Costs(itemsize / hardware.gather, 1 / hardware.flops, itemsize / hardware.links.network)
 
 
-def check_profile(hardware: HardwareConfig) -> list[Problem]:
+def profile_problems(hardware: HardwareConfig) -> list[Problem]:
     """Problems of the hardware profile: costs of computing or sending are missing."""
     said = {
         "hardware.flops": hardware.flops,

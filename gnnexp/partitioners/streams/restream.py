@@ -18,7 +18,7 @@ from gnnexp.graph.partition import owner_dtype
 from gnnexp.kernels.counter import Purpose, permutation, stream
 from gnnexp.kernels.partitioners.refine import PARTS_PER_WORD, count_pins, move_by_copies
 from gnnexp.kernels.partitioners.restream import stream_vertices, unload
-from gnnexp.partitioners.base import Owners, Partitioner, too_small
+from gnnexp.partitioners.base import Owners, Partitioner, too_small_problems
 from gnnexp.partitioners.metis import fill_empty
 from gnnexp.partitioners.metis_library import metis_dtype, metis_version
 from gnnexp.partitioners.multilevel import Caps, CoarseGraph, Coarsest, cluster_owners
@@ -133,7 +133,7 @@ class RestreamPartitioner(Partitioner):
                     "partitioner.passes", passes, f"must be auto, or {least} or more", "set partitioner.passes=auto"
                 )
             )
-        return problems + too_small(number for number in numbers if not isinstance(number[1], str | None))
+        return problems + too_small_problems(number for number in numbers if not isinstance(number[1], str | None))
 
     @property
     def requires(self) -> tuple[str, ...]:

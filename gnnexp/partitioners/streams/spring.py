@@ -11,7 +11,7 @@ from gnnexp.errors import ConfigError
 from gnnexp.graph.partition import owner_dtype
 from gnnexp.graph.stream import EdgeStream, StreamOrder, check_degrees, check_record_ids
 from gnnexp.kernels.partitioners import spring
-from gnnexp.partitioners.base import Owners, too_small
+from gnnexp.partitioners.base import Owners, too_small_problems
 from gnnexp.partitioners.streams.streaming import NumParts, StreamPartitioner
 
 
@@ -47,7 +47,7 @@ class SpringPartitioner(StreamPartitioner):
     ) -> None:
         super().__init__(num_parts, order, seed)
         self.alpha, self.beta, self.bound_sizes, self.degrees = alpha, beta, bound_sizes, degrees
-        ConfigError.raise_all(too_small([("alpha", alpha, 0, 0.1), ("beta", beta, 1, 1.05)], infinite=True))
+        ConfigError.raise_all(too_small_problems([("alpha", alpha, 0, 0.1), ("beta", beta, 1, 1.05)], infinite=True))
 
     def assign_stream(self, stream: EdgeStream, num_parts: int) -> Owners:
         """Owners by Algorithm 1; facts: number, mean size and standard deviation of clusters before and after merging.

@@ -15,7 +15,7 @@ from gnnexp.errors import ConfigError
 from gnnexp.graph.stream import EdgeStream, StreamOrder, check_record_ids
 from gnnexp.kernels.partitioners import two_ps_l
 from gnnexp.kernels.partitioners.spring import assign_clusters
-from gnnexp.partitioners.base import too_small
+from gnnexp.partitioners.base import too_small_problems
 from gnnexp.partitioners.streams.dbh import hash_key
 from gnnexp.partitioners.streams.streaming import Home, NumParts, Placement, VertexCut
 
@@ -67,7 +67,9 @@ class TwoPsLPartitioner(VertexCut):
         super().__init__(num_parts, order, seed, home)
         self.max_volume, self.passes, self.balance = max_volume, passes, balance
         ConfigError.raise_all(
-            too_small([("max_volume", max_volume, 0, 1.0), ("passes", passes, 1, 1), ("balance", balance, 1, 1.05)])
+            too_small_problems(
+                [("max_volume", max_volume, 0, 1.0), ("passes", passes, 1, 1), ("balance", balance, 1, 1.05)]
+            )
         )
 
     def place_all(self, stream: EdgeStream, num_parts: int, parts: np.ndarray) -> Mapping[str, float]:
