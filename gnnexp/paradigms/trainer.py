@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, final
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -108,14 +108,3 @@ class Trainer(ABC, Generic[B]):
         If ranks have state of their own, a run resumes only with the same number of ranks.
         """
         return None
-
-    @final
-    def state_dict(self) -> dict[str, Any]:
-        """The state of `own_state`; empty if there is none."""
-        return {} if self.own_state is None else self.own_state.state_dict()
-
-    @final
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state that `state_dict` gave on this rank."""
-        if self.own_state is not None:
-            self.own_state.load_state_dict(state)

@@ -77,6 +77,7 @@ class RunState:
         if not due and request == StopRequest.NOTHING:
             return
         job = self._job
+        own_state = self._trainer.own_state
         entries, slices = take(self._trainer.module, self._optimization.optimizer), slices_of(self._trainer.module)
         shared = {
             "parameters": {name: entry for name, entry in entries.items() if name not in slices},
@@ -85,7 +86,7 @@ class RunState:
         }
         own = {
             "parameters": {name: entries[name] for name in slices},
-            "paradigm": self._trainer.state_dict(),
+            "paradigm": {} if own_state is None else own_state.state_dict(),
             "rows": {} if job.trained_rows is None else job.trained_rows.state_dict(),
             "record": None if partial.record is None else asdict(partial.record),
             "resumed": [dict(segment) for segment in partial.resumed],
@@ -172,9 +173,10 @@ class RunState:
         comm = self._job.comm
         same = checkpoint.num_ranks == comm.size
         own = checkpoint.of_rank(comm.rank) if same else checkpoint.of_rank(0)
-        if same:
-            self._trainer.load_state_dict(own["paradigm"])
-        elif own["paradigm"]:
+        own_state = self._trainer.own_state
+        if same and own_state is not None:
+            own_state.load_state_dict(own["paradigm"])
+        elif not same and own["paradigm"]:
             ranks = checkpoint.num_ranks
             why = f"each rank of this paradigm has its own state: the run can resume with {ranks} ranks only"
             raise DataError(Problem("hardware.workers", comm.size, why, "resume without changing workers"))

@@ -352,10 +352,12 @@ def test_state_is_taken_up_again():
             optimization = Optimization(job, trainer)
             if saved:
                 trainer.module.load_state_dict(saved["module"])
-                trainer.load_state_dict(saved["paradigm"])
+                trainer.own_state.load_state_dict(saved["paradigm"])
             for epoch in range(first, last):
                 run_epoch(job, trainer, optimization, Position(epoch), {}, Interruption(job.comm))
-            torch.save({"module": trainer.module.state_dict(), "paradigm": trainer.state_dict()}, f"{folder}/state")
+            torch.save(
+                {"module": trainer.module.state_dict(), "paradigm": trainer.own_state.state_dict()}, f"{folder}/state"
+            )
             saved = torch.load(f"{folder}/state", weights_only=True)
             job.comm.release()
     assert all(torch.equal(saved["module"][name], value) for name, value in whole.parameters[-1].items())

@@ -87,13 +87,13 @@ def _interrupted(config: Mapping[str, Any], epochs: int, stop_after: int | None)
     for epoch in range(epochs):
         if epoch == stop_after:
             file = io.BytesIO()
-            torch.save([trainer.module.state_dict(), optimizer.state_dict(), trainer.state_dict()], file)
+            torch.save([trainer.module.state_dict(), optimizer.state_dict(), trainer.own_state.state_dict()], file)
             file.seek(0)
             module, steps, own = torch.load(file, weights_only=True)
             trainer, optimizer = begin()
             trainer.module.load_state_dict(module)
             optimizer.load_state_dict(steps)
-            trainer.load_state_dict(own)
+            trainer.own_state.load_state_dict(own)
         for batch in trainer.batches(epoch):
             losses.append(float(trainer.forward_backward(batch)[0]))
             trainer.synchronize()
