@@ -180,7 +180,7 @@ def test_a_base_class_has_few_members() -> None:
 
 
 def test_the_closed_value_is_opened_only_to_be_passed_on() -> None:
-    """`Resolved.mapping` is an argument of a call, or a value of JSON: nobody looks inside."""
+    """`ResolvedConfig.mapping` is an argument of a call, or a value of JSON: nobody looks inside."""
     for module, tree in trees(*READERS, "experiment/resolved.py"):
         if ".mapping" not in (PACKAGE / module).read_text(encoding="utf-8"):
             continue

@@ -36,7 +36,7 @@ from gnnexp.graph.storage.format import open_graph
 from gnnexp.graph.validate import validate_ids
 from gnnexp.launchers.parent import import_from_here
 from gnnexp.measure.phases import PhaseTimer
-from gnnexp.models.decoupled import Decoupled
+from gnnexp.models.decoupled import DecoupledModel
 from gnnexp.models.layer import BlockLayer, Degrees
 from gnnexp.models.model import Model
 from gnnexp.ops.backends import elsewhere
@@ -305,7 +305,7 @@ def _evaluated(experiment: Experiment, model: Model) -> Model:
     """The model that the paradigm evaluates. Every paradigm of gnnexp evaluates `model`, or its decoupled twin."""
     paradigm = experiment.paradigm
     decoupled = isinstance(paradigm, TensorParallel) and paradigm.mode == "decoupled"
-    return Decoupled(model) if decoupled else model
+    return DecoupledModel(model) if decoupled else model
 
 
 def _attach(model: Model, graph: Graph) -> None:

@@ -31,7 +31,7 @@ from gnnexp.experiment.optimization import (
     optimizer_of,
     schedule_of,
 )
-from gnnexp.experiment.resolved import Resolved
+from gnnexp.experiment.resolved import ResolvedConfig
 from gnnexp.experiment.shape import field_problems, is_node, kinds_of, node_problems, options_in
 from gnnexp.measure.marks import MEASURES
 from gnnexp.provenance.code import remember_own
@@ -243,7 +243,7 @@ def _composed(config: Mapping[str, Any], components: Mapping[str, Any], wrong: C
         hardware=hardware,
         launcher=components[LAUNCHER],
         tracker=components["tracker"],
-        config=Resolved(config),
+        config=ResolvedConfig(config),
         seed=config.get("seed", 0),
         system=config.get("system"),
         name=config.get("name"),

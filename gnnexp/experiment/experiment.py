@@ -13,7 +13,7 @@ from gnnexp.components.optimizer import OptimizerChoice
 from gnnexp.components.schema import HardwareConfig, TrainConfig
 from gnnexp.components.setting import Setting
 from gnnexp.errors import Problem, Refusal
-from gnnexp.experiment.resolved import Resolved
+from gnnexp.experiment.resolved import ResolvedConfig
 from gnnexp.measure.marks import Measure
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Experiment:
     hardware: HardwareConfig
     launcher: Launcher
     tracker: Tracker
-    config: Resolved
+    config: ResolvedConfig
     seed: int = 0
     system: str | None = None
     name: str | None = None

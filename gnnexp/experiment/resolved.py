@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, eq=False)
-class Resolved:
+class ResolvedConfig:
     """A configuration as in `config.yaml`, or one of its groups.
 
     Attributes:
@@ -18,12 +18,12 @@ class Resolved:
 
     mapping: Mapping[str, Any]
 
-    def group(self, name: str) -> Resolved:
+    def group(self, name: str) -> ResolvedConfig:
         """The group `name` (such as `hardware.launcher`); empty if there is none."""
         node: Any = self.mapping
         for part in name.split("."):
             node = node.get(part) or {}
-        return Resolved(node)
+        return ResolvedConfig(node)
 
     def text(self, without: Collection[str] = ()) -> str:
         """Canonical JSON, without the top-level keys of `without`. Equal texts mean equal options."""

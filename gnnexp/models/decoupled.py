@@ -118,7 +118,7 @@ class _Step(nn.Module):
         self.out_dim = out_dim
 
 
-class Decoupled(Model):
+class DecoupledModel(Model):
     """The serial twin as a model of 2L layers: L dense ones and L propagations. Keys are extra columns of x.
 
     Args:

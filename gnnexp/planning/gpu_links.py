@@ -41,7 +41,7 @@ class Pair:
 def pairs_of_ranks(bench: Bench) -> list[Pair]:
     """Measure all pairs, one after another. All ranks must call this; all get the same list."""
     comm = bench.comm
-    kinds = _gathered(bench, links_of(own_machine()))
+    kinds = _gathered(bench, links_of(smi_output()))
     devices = _gathered(bench, str(torch.cuda.get_device_properties(bench.device).uuid))
     measured = [(first, second, _rates(bench, first, second)) for first, second in combinations(range(comm.size), 2)]
     of_ranks = _gathered(bench, [rates for _, _, rates in measured])
@@ -75,7 +75,7 @@ def _rates(bench: Bench, first: int, second: int) -> list[float]:
 
 
 @dataclass(frozen=True)
-class Said:
+class SmiOutput:
     """What `nvidia-smi` says of a machine; empty texts if there is no `nvidia-smi`.
 
     Attributes:
@@ -87,18 +87,18 @@ class Said:
     matrix: str
 
 
-def own_machine() -> Said:
+def smi_output() -> SmiOutput:
     """What `nvidia-smi` says of this machine."""
-    return Said(
+    return SmiOutput(
         output_of(["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"]),
         output_of(["nvidia-smi", "topo", "-m"]),
     )
 
 
-def links_of(said: Said) -> dict[tuple[str, str], str]:
+def links_of(output: SmiOutput) -> dict[tuple[str, str], str]:
     """The connection of every two GPUs by their UUIDs, in both orders."""
-    uuids = dict(re.findall(r"^\s*(\d+),\s*GPU-(\S+)\s*$", said.gpus, re.MULTILINE))
-    lines = [_TERMINAL_CODES.sub("", line).split() for line in said.matrix.splitlines()]
+    uuids = dict(re.findall(r"^\s*(\d+),\s*GPU-(\S+)\s*$", output.gpus, re.MULTILINE))
+    lines = [_TERMINAL_CODES.sub("", line).split() for line in output.matrix.splitlines()]
     rows = {
         cells[0][3:]: cells[1:]
         for cells in lines

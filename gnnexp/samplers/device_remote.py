@@ -61,7 +61,7 @@ class _Hop(NamedTuple):
     received_bytes: int
 
 
-class _Answered(NamedTuple):
+class _Answer(NamedTuple):
     """Edges that this rank drew in one hop: for requests of other ranks in their order, then for its own vertices.
 
     Attributes:
@@ -193,7 +193,7 @@ class DeviceRemoteExpansion:
             vertices.real, places[:known], lengths, columns, int(answered.ends[-1]), wanted.nbytes + payload.nbytes
         )
 
-    def _answer(self, wanted: Tensor, own: Tensor, asked: Sequence[int], number: int, keys: Tensor) -> _Answered:
+    def _answer(self, wanted: Tensor, own: Tensor, asked: Sequence[int], number: int, keys: Tensor) -> _Answer:
         """Draw for all requests and for the own vertices at once."""
         topology, num_requests = self._topology, wanted.numel()
         vertices = torch.cat((across(wanted, topology.device), own))
@@ -214,7 +214,7 @@ class DeviceRemoteExpansion:
             replies.append(
                 self._host.pack(Neighbours(ends[start : stop + 1], ids[edges], **held)) if start < stop else wanted[:0]
             )
-        return _Answered(drawn, columns, ends, replies, num_requests)
+        return _Answer(drawn, columns, ends, replies, num_requests)
 
     def _columns(self, drawn: HopEdges) -> Mapping[str, Tensor]:
         """`[E]` data of drawn edges, by field of `Block`. Without parallel edges in this part, an occurrence is 0."""
@@ -231,7 +231,7 @@ class DeviceRemoteExpansion:
         }
 
     def _joined(
-        self, payload: Tensor, incoming: Sequence[int], sent: Sequence[int], answered: _Answered
+        self, payload: Tensor, incoming: Sequence[int], sent: Sequence[int], answered: _Answer
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Numbers of edges `[D]` and data of edges `[E]` of the frontier's vertices by owner, from all ranks."""
         ends, drawn, num_requests = answered.ends, answered.drawn, answered.num_requests

@@ -34,7 +34,7 @@ _PROBED_BYTES = 1 << 20
 _BOOT = Path("/proc/sys/kernel/random/boot_id")  # differs between machines that have the same name
 
 
-class _Registered:
+class _RegisteredArray:
     """An array in mapped memory whose pages are registered with CUDA as long as an array over it exists.
 
     CUDA registers whole pages. A file's header makes an array begin inside of a page.
@@ -132,7 +132,7 @@ def pinned_array(
         os.close(handle)
     if reason := next(filter(None, reasons), None):
         raise RunError(f"{reason}; {use.fix}")
-    registered = _Registered(np.frombuffer(pages, np.uint8), device, use.fix)
+    registered = _RegisteredArray(np.frombuffer(pages, np.uint8), device, use.fix)
     return torch.from_numpy(np.asarray(registered)).view(dtype).view(shape)
 
 
@@ -158,7 +158,7 @@ def registered_file(values: Tensor, comm: Communicator, device: torch.device, fi
     reasons = comm.gather_objects(None if refusal is None else refusal.reason)
     if reason := next(filter(None, reasons), None):
         raise RunError(f"{reason}; {fix}")
-    return torch.from_numpy(np.asarray(_Registered(array, device, fix, _FROM_FILE)))
+    return torch.from_numpy(np.asarray(_RegisteredArray(array, device, fix, _FROM_FILE)))
 
 
 def _register_refusal(array: np.ndarray) -> Refusal | None:

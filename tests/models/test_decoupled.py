@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from gnnexp.comm.environment import Environment
 from gnnexp.experiment.build import build
 from gnnexp.graph.shard import BlockNeeds
-from gnnexp.models.decoupled import Decoupled
+from gnnexp.models.decoupled import DecoupledModel
 from gnnexp.models.layer import Degrees
 from gnnexp.models.model import Model, ModelOptions
 from gnnexp.samplers.expansion import Expansion
@@ -183,7 +183,7 @@ def made(case: str, kernel: str) -> Model:
     return model
 
 
-def run_in_parts(twin: Decoupled, needs: BlockNeeds, parts: list[Tensor]) -> Tensor:
+def run_in_parts(twin: DecoupledModel, needs: BlockNeeds, parts: list[Tensor]) -> Tensor:
     """Layer by layer over destinations in parts, as inference does; rows of all vertices in order of id."""
     expansion, h = Expansion(GRAPH, needs, (-1,)), FEATURES
     blocks = [expansion.blocks(part, (0,))[0] for part in parts]
@@ -197,7 +197,7 @@ def run_in_parts(twin: Decoupled, needs: BlockNeeds, parts: list[Tensor]) -> Ten
 @pytest.mark.parametrize("case", CASES)
 def test_the_twin_equals_dense_matrices_with_every_gradient(case, kernel):
     model = made(case, kernel)
-    p, twin = perturb(model), Decoupled(model)
+    p, twin = perturb(model), DecoupledModel(model)
     everyone = torch.arange(GRAPH.num_nodes)
     parts = [[everyone], [everyone[1::3], everyone[2::3], everyone[0::3]]]
     weights = torch.randn(GRAPH.num_nodes, GRAPH.num_classes, generator=torch.Generator().manual_seed(1)).double()
@@ -248,7 +248,7 @@ def test_training_by_columns_has_the_loss_and_gradients_of_dense_matrices(case, 
 def test_no_twin_takes_a_gradient_for_attention_or_eps_of_hidden_layers():
     for case, word in (("gat", "attention"), ("gin", "eps"), ("rgcn_by_vertex", "coefficients")):
         model = made(case, "numba")
-        twin = Decoupled(model)
+        twin = DecoupledModel(model)
         run_in_parts(twin, model.options.needs, [torch.arange(GRAPH.num_nodes)]).sum().backward()
         hidden, last = (
             [p.grad for name, p in model.named_parameters() if word in name and f"layers.{at}" in name] for at in (0, 1)

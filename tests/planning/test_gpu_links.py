@@ -15,7 +15,7 @@ from gnnexp.planning.gpu_links import (
     SAME,
     UNKNOWN,
     Pair,
-    Said,
+    SmiOutput,
     as_facts,
     from_facts,
     link_lines,
@@ -42,7 +42,7 @@ MATRIX = "\n".join(
 
 
 def test_nvlink_and_pcie_are_told_apart() -> None:
-    found = links_of(Said(GPUS, MATRIX))
+    found = links_of(SmiOutput(GPUS, MATRIX))
     assert found == {
         ("aa", "bb"): "NV18",
         ("bb", "aa"): "NV18",
@@ -53,8 +53,10 @@ def test_nvlink_and_pcie_are_told_apart() -> None:
     }
 
 
-@pytest.mark.parametrize("said", [Said("", ""), Said(GPUS, ""), Said("", MATRIX), Said(GPUS, "GPU0\n\nno matrix\n")])
-def test_a_machine_that_says_too_little_has_no_known_links(said: Said) -> None:
+@pytest.mark.parametrize(
+    "said", [SmiOutput("", ""), SmiOutput(GPUS, ""), SmiOutput("", MATRIX), SmiOutput(GPUS, "GPU0\n\nno matrix\n")]
+)
+def test_a_machine_that_says_too_little_has_no_known_links(said: SmiOutput) -> None:
     assert links_of(said) == {}
 
 

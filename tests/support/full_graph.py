@@ -15,7 +15,7 @@ from gnnexp.components.plan import Plan, Sizes
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
-from gnnexp.models.decoupled import Decoupled
+from gnnexp.models.decoupled import DecoupledModel
 from gnnexp.models.gat import GATOptions
 from gnnexp.models.layer import Destinations, Layer, Traits
 from gnnexp.models.model import Model, ModelOptions
@@ -119,7 +119,7 @@ class SerialTwinTrainer(WholeGraphTrainer):
         super().__init__(job)
         own = torch.arange(job.graph.num_nodes)
         (self._block,) = Expansion(job.graph, job.shard.needs, (-1,)).blocks(own, (0,))
-        self._twin = Decoupled(job.model)
+        self._twin = DecoupledModel(job.model)
         self.held = RankGraph(own, (self._block,), Computed.of_whole((self._block,), own.numel()))
 
     def load(self) -> Rows:

@@ -11,7 +11,8 @@ from torch import Tensor
 from gnnexp.api.exporting.twins import WITH_TWINS, Edges, Twin, edge_use_of, own_module, twin_of, why_none
 from gnnexp.api.trained import TrainedModel
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.models.decoupled import Decoupled
+from gnnexp.models.decoupled import DecoupledModel
+from gnnexp.models.gcn import GCNOptions
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.models.model import Model
 from gnnexp.models.pyg import PyGLayer, PyGOptions
@@ -154,8 +155,8 @@ def exported(trained: TrainedModel, stem: str = "model") -> ExportedModel:
 
 
 def _problems(trained: TrainedModel, model: Model, weighted: bool) -> list[Problem]:
-    fix, name = f"models with twins are {WITH_TWINS}", type(model).__name__
-    if isinstance(model, Decoupled):
+    fix, name = f"models with twins are {WITH_TWINS}", _name_of(model)
+    if isinstance(model, DecoupledModel):
         return [
             Problem(
                 "model",
@@ -177,6 +178,11 @@ def _problems(trained: TrainedModel, model: Model, weighted: bool) -> list[Probl
     return [] if why is None else [Problem("model", name, why, fix)]
 
 
+def _name_of(model: Model) -> str:
+    """`GCN` for a model that `GCNOptions` made."""
+    return type(model.options).__name__.removesuffix("Options")
+
+
 def _code(trained: TrainedModel, model: Model, twins: list[Twin], stem: str, *, weighted: bool) -> str:
     edges = edge_use_of(model, weighted=weighted)
     arguments, prepare, conventions = _EDGES[edges]
@@ -184,7 +190,8 @@ def _code(trained: TrainedModel, model: Model, twins: list[Twin], stem: str, *, 
     activation = layers[0].activation if len(layers) > 1 else "none"
     imports = sorted({f"from {twin.module} import {twin.code.partition('(')[0]}" for twin in twins})
     loops = "edge_index = with_loops(edge_index, num_nodes)\n    "
-    functions = _LOOPS if edges == "loops" or (edges == "normalised" and getattr(model, "self_loops", False)) else ""
+    is_gcn_with_loops = isinstance(model.options, GCNOptions) and model.options.self_loops
+    functions = _LOOPS if edges == "loops" or (edges == "normalised" and is_gcn_with_loops) else ""
     if edges == "normalised":
         functions += _NORMALISED.replace("{loops}", loops if functions else "")
     widths = " -> ".join(map(str, model.widths))
@@ -195,7 +202,7 @@ def _code(trained: TrainedModel, model: Model, twins: list[Twin], stem: str, *, 
         outputs=model.num_classes,
         conventions=conventions,
         imports="\n".join(imports),
-        title=f"{type(model).__name__} of {trained.graph.name}: columns {widths}.",
+        title=f"{_name_of(model)} of {trained.graph.name}: columns {widths}.",
         convs=",\n            ".join(twin.code for twin in twins),
         more=_more(layers),
         prepare=prepare,

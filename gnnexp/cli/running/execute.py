@@ -30,7 +30,7 @@ from gnnexp.errors import ConfigError, DataError, Problem, Refusal
 from gnnexp.experiment.build import experiment_of, tracker_of, train_of
 from gnnexp.experiment.check import split_notes
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.resolved import Resolved
+from gnnexp.experiment.resolved import ResolvedConfig
 from gnnexp.files.disk import appearing, one_line, refusal, subfolder
 from gnnexp.files.private import remove_private
 from gnnexp.launchers.base import Launcher, Launchers, Outcome
@@ -224,7 +224,9 @@ def create_run(
     return run_dir
 
 
-def write_job(run_dir: Path, config: Resolved, prepared: RunArtifacts | None, provenance: Mapping[str, Any]) -> None:
+def write_job(
+    run_dir: Path, config: ResolvedConfig, prepared: RunArtifacts | None, provenance: Mapping[str, Any]
+) -> None:
     """Write `config.yaml` for readers and `job.json` for the ranks. Without prepared data, no rank can start."""
     write_text(run_dir / "config.yaml", yaml.safe_dump(dict(config.mapping), sort_keys=False))
     if prepared is None:

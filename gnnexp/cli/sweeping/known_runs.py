@@ -13,7 +13,7 @@ from gnnexp.cli.sweeping.case import CaseState, QueuedCase
 from gnnexp.components.locate import missing_module, target_of
 from gnnexp.errors import ConfigError, DataError, Refusal
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.resolved import Resolved
+from gnnexp.experiment.resolved import ResolvedConfig
 from gnnexp.experiment.run_key import run_key
 from gnnexp.files.regular import SMALL_BYTES, read_limited
 from gnnexp.launchers.local import LocalLauncher
@@ -190,7 +190,7 @@ def older_runs(keys: Collection[str], cases: Sequence[QueuedCase], reuse: ReuseR
             if run.status == "finished":
                 known = ExistingRun(
                     path,
-                    _launcher(Resolved(job["config"])),
+                    _launcher(ResolvedConfig(job["config"])),
                     UNKNOWN,
                     run.machine,
                     finished=True,
@@ -221,7 +221,7 @@ def _known(path: Path, job: Mapping[str, Any], key: str) -> ExistingRun | None:
     """The run, or None if its ranks executed other code than planned, so that it cannot belong to a case."""
     node, imported = node_of_launch(job["provenance"]), imported_from(job["provenance"])
     kind = UNKNOWN if node is None else node.kind
-    known = ExistingRun(path, _launcher(Resolved(job["config"])), kind, kind, finished=False, imported=imported)
+    known = ExistingRun(path, _launcher(ResolvedConfig(job["config"])), kind, kind, finished=False, imported=imported)
     with suppress(DataError):  # it has not ended
         run = read_run(path)
         if run.status == "finished":
@@ -247,6 +247,6 @@ def fails_again(run: RecordedRun) -> bool:
     return run.status == "failed" and run.kind in _OWN_FAILURES
 
 
-def _launcher(config: Resolved) -> str:
+def _launcher(config: ResolvedConfig) -> str:
     """The class of the launcher and its options, without those that choose neither nodes nor resources."""
     return config.group("hardware.launcher").text(without=_ANYWHERE)

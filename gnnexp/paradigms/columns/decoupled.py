@@ -19,7 +19,7 @@ from gnnexp.graph.block import BatchKey
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.models.decoupled import (
-    Decoupled,
+    DecoupledModel,
     Keys,
     contract_layer,
     has_parameters,
@@ -62,7 +62,7 @@ class DecoupledTrainer(ColumnTrainer):
         on_host: bool,
     ) -> None:
         super().__init__(job, chunking, cost)
-        self.twin = Decoupled(job.model)
+        self.twin = DecoupledModel(job.model)
         self._last = contract_layer(job.model, job.model.num_layers - 1)
         self.layout = ColumnLayout(self.counts_per_rank, even_bounds(self._last.out_dim, job.comm.size), job.comm.rank)
         self._host = HostUpdates(job) if on_host else None

@@ -78,7 +78,7 @@ def logits_of(model: TrainedModel, folder: Path) -> torch.Tensor:
 # In float32 the exported code is the same, and the bound is wider.
 IN_FLOAT32 = ("gat with ends",)
 # All that they have is in another case.
-IN_OTHERS = ("sage", "gcn", "gcn with weights, without loops")
+IN_OTHERS = ("sage", "gcn with weights, without loops")
 
 
 @pytest.mark.parametrize(
@@ -94,6 +94,11 @@ def test_pyg_gives_the_same_logits(case: str, dtype: str, bound: float, tmp_path
     expected, found = model(), logits_of(model, tmp_path)
     assert found.dtype == expected.dtype and found.shape == expected.shape
     assert float((found - expected).abs().max()) <= bound * float(expected.abs().max().clamp(min=1))
+
+
+def test_the_code_names_the_model_and_the_graph(tmp_path: Path) -> None:
+    found = exported(untrained(nasty_graph(), tmp_path, *SMALL, "model=gcn"), "twin")
+    assert '"""GCN of nasty: columns ' in found.code
 
 
 REFUSED: dict[str, tuple[Callable[[], Graph], tuple[str, ...], str]] = {
