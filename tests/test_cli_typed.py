@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from run_folder import write_epochs, write_job, write_result
 
-import gnnexp.cli.main as command_line
+from gnnexp.cli.arguments import COMMANDS
 from gnnexp.cli.listing.runs import SHOWN, list_runs, named_run, newest
 from gnnexp.cli.main import make_parser, run_command
 from gnnexp.config.compose import compose
@@ -371,7 +371,7 @@ def commands() -> dict[str, argparse.ArgumentParser]:
 
 
 def module_of(command: str) -> Path:
-    module = command_line.COMMANDS[command][1]
+    module = COMMANDS[command][1]
     full = module if module.startswith("gnnexp.") else f"gnnexp.cli.{'' if '.' in module else 'commands.'}{module}"
     return ROOT / full.replace(".", "/")
 

@@ -241,7 +241,6 @@ def test_folders_are_few_and_full() -> None:
 
 # Files that still take types from each other: methods that stand outside of their class.
 RINGS = {
-    "launchers.queue.job_script launchers.queue.slurm_check launchers.slurm",
 }
 
 

@@ -18,7 +18,7 @@ from unkillable import unkillable
 from warm_forks import WarmPopen
 
 from gnnexp.cli.commands.report import choose
-from gnnexp.cli.commands.sweep import compose_all
+from gnnexp.cli.commands.sweep import check_all
 from gnnexp.cli.console import make_console
 from gnnexp.cli.main import run_command
 from gnnexp.cli.sweeping.case import CaseState, QueuedCase, ended
@@ -165,8 +165,8 @@ def test_runs_on_another_disk_are_found(sweeps: Path) -> None:
 
 def case_of(*arguments: str, reuse: ReuseRules | None = None) -> QueuedCase:
     sweep = load_sweep(arguments[0], arguments[1:])
-    (composed,) = compose_all(sweep, None)
-    (case,) = planned([QueuedCase(sweep.name, "gnnexp sweep", composed, CaseState("run"))], reuse or ReuseRules())
+    (checked,) = check_all(sweep, None)
+    (case,) = planned([QueuedCase(sweep.name, "gnnexp sweep", checked, CaseState("run"))], reuse or ReuseRules())
     return case
 
 
@@ -269,8 +269,7 @@ def frozen_case(sweeps: Path, monkeypatch: pytest.MonkeyPatch) -> CaseState:
     """How a case ends whose process, one of those that `--jobs` starts, is frozen."""
     from gnnexp.cli.sweeping import side_by_side
 
-    case = case_of("one.yaml", "seed=0")
-    case.composed.config["hardware"]["timeout_s"] = 1.0
+    case = case_of("one.yaml", "seed=0", "hardware.timeout_s=1.0")
 
     def start_frozen(case: QueuedCase, slot: Slot, file: Path) -> side_by_side._Child:
         process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])

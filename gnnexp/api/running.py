@@ -12,8 +12,8 @@ from pathlib import Path
 from gnnexp.api.graphs import GivenGraph
 from gnnexp.api.record import Run
 from gnnexp.cli.console import make_console
+from gnnexp.cli.here import check_here
 from gnnexp.cli.kernels import place_kernels
-from gnnexp.cli.main import check_here
 from gnnexp.cli.running.execute import execute
 from gnnexp.cli.running.prepare import checked_config
 from gnnexp.components.packages import check_commands
@@ -62,10 +62,11 @@ def run(
     place_kernels(tell=progress)
     import_from_here()
     with in_words(), ExitStack() as stack:
-        composed = checked_config(overrides, None if config_dir is None else str(config_dir))
-        outcome = execute(composed, make_console(quiet=not progress), stack.enter_context(Launchers()))
-    raise_failure(composed.run_dir, outcome)
-    return Run(composed.run_dir)
+        checked = checked_config(overrides, None if config_dir is None else str(config_dir))
+        outcome = execute(checked, make_console(quiet=not progress), stack.enter_context(Launchers()))
+    run_dir = checked.composed.run_dir
+    raise_failure(run_dir, outcome)
+    return Run(run_dir)
 
 
 def _with(overrides: Sequence[str], dataset: object) -> list[str]:

@@ -59,8 +59,10 @@ def lost_place(run_dir: Path, fix: str) -> Outcome:
 class Launcher(ABC):
     """Runs `python -m gnnexp.worker RUN_DIR` or the same code on every rank, waits, and returns the outcome."""
 
-    # Whether the launcher also prepares the data of a run, in a job of its own before the ranks start.
-    prepares: bool = False
+    @property
+    def prepares(self) -> bool:
+        """Whether the launcher also prepares the data of a run, in a job of its own before the ranks start."""
+        return False
 
     def check(self, setting: Setting) -> list[Problem]:
         """Problems of the run that this launcher does not support."""

@@ -12,7 +12,6 @@ from stopping import attempt
 
 from gnnexp.cli.running.execute import create_run
 from gnnexp.cli.running.prepare import checked_config, prepare
-from gnnexp.experiment.build import experiment_of
 from gnnexp.training.assemble import Artifacts
 
 
@@ -41,13 +40,12 @@ def trains(
         key = (*overrides, size, stop_at)  # a dataset of the test's own is in a folder of its own
         if key in copies:
             return Path(shutil.copytree(copies[key], run_dir, symlinks=True))
-        composed = checked_config([*overrides, f"hardware.workers={size}", f"hydra.run.dir={run_dir}"], None)
-        experiment = experiment_of(composed.config)
-        prepared = prepare(experiment, run_dir)
-        create_run(composed, experiment, prepared, None)
+        checked = checked_config([*overrides, f"hardware.workers={size}", f"hydra.run.dir={run_dir}"], None)
+        prepared = prepare(checked.experiment, run_dir)
+        create_run(checked, prepared, None)
         artifacts = Artifacts(prepared.folder, prepared.partition, prepared.presample, prepared.parts)
         for at in dict.fromkeys((stop_at, None)):  # stopped, then resumed
-            ranks(size).run(attempt, composed.config, str(run_dir), at, signal.SIGTERM, artifacts)
+            ranks(size).run(attempt, checked.composed.config, str(run_dir), at, signal.SIGTERM, artifacts)
         copies[key] = Path(shutil.copytree(run_dir, folder / str(len(copies)), symlinks=True))
         return run_dir
 

@@ -78,7 +78,7 @@ def test_damaged_config_files(seed: int) -> None:
     file = generator.choice(sorted((product_folder("conf") / group).glob("*.yaml")))
     overrides = put_config(damaged(file.read_bytes(), generator), group)
     try:
-        composed = checked_config(overrides, "conf")
+        composed = checked_config(overrides, "conf").composed
     except ProblemsError as error:
         assert all(problem.fix for problem in error.problems)
     else:

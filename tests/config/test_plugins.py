@@ -67,7 +67,7 @@ def test_a_choice_is_listed_with_its_package_and_imported_only_if_it_is_chosen(
     assert choices["good"]["about"] == "My model." and choices["good"]["package"] == "good-models 1.0"
     assert choices["gcn"]["package"] == choices["gcn"]["file"] == ""
     assert "did you mean model=good?" in refusal_of("model=godo") and "good" not in sys.modules
-    assert checked_config((*DIGITS, "model=good"), None).config["model"]["_target_"] == "good.mine.Mine"
+    assert checked_config((*DIGITS, "model=good"), None).composed.config["model"]["_target_"] == "good.mine.Mine"
     assert "good.mine" in sys.modules
 
 
@@ -118,7 +118,7 @@ def test_a_bad_file_leaves_its_plug_in_out_and_the_rest_works(
     assert "bad-models 1.0" in said and says in said and said.count("fix:") == 1
     assert "pip uninstall bad-models" in said and (str(file) in said or case == "another has it")
     assert not capsys.readouterr().err, "what is refused is not noted, too"
-    assert checked_config((*DIGITS, "model=good"), None).config["model"]["_target_"] == "good.mine.Mine"
+    assert checked_config((*DIGITS, "model=good"), None).composed.config["model"]["_target_"] == "good.mine.Mine"
     checked_config((*DIGITS, "model=gcn"), None)
     notes = capsys.readouterr().err
     assert notes.count("note: left out: plug-in bad ") == 1 and says in notes

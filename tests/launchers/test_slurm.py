@@ -19,6 +19,7 @@ from gnnexp.experiment.build import hardware_of
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.queue.commands import Reply
 from gnnexp.launchers.queue.controller import Controller
+from gnnexp.launchers.queue.following import following
 from gnnexp.launchers.queue.slurm_jobs import (
     Submission,
     cancel_preparation,
@@ -28,7 +29,7 @@ from gnnexp.launchers.queue.slurm_jobs import (
     write_submission,
 )
 from gnnexp.launchers.queue.slurm_task import SlurmTask
-from gnnexp.launchers.slurm import SlurmLauncher, following
+from gnnexp.launchers.slurm import SlurmLauncher
 from gnnexp.record.attempts import JOB_OVER, note
 
 RUNS, GONE = lists("4711|RUNNING|N/A|None"), lists()
@@ -88,7 +89,7 @@ def test_a_result_is_found_although_the_script_of_the_job_was_killed(
     make_run(tmp_path, state="finished")
     (tmp_path / "result.json").write_text("{}")
     assert follow(tmp_path, slurm, 60, lambda second: None) is None
-    monkeypatch.setattr("gnnexp.launchers.slurm._LAST_ACT_S", -1.0)
+    monkeypatch.setattr("gnnexp.launchers.queue.following._LAST_ACT_S", -1.0)
     assert follow(tmp_path, slurm, 60, lambda second: None) == Outcome(0, "finished")
 
 
@@ -148,8 +149,8 @@ def test_a_job_that_its_user_delayed_is_not_released(
     tmp_path: Path, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released: list[str] = []
-    monkeypatch.setattr("gnnexp.launchers.slurm.release", released.append)
-    monkeypatch.setattr("gnnexp.launchers.slurm._SETTLED_S", -1.0)
+    monkeypatch.setattr("gnnexp.launchers.queue.following.release", released.append)
+    monkeypatch.setattr("gnnexp.launchers.queue.following._SETTLED_S", -1.0)
     slurm.squeue = lists("4711|PENDING|N/A|BeginTime")
     follow(make_run(tmp_path / "delayed", ranks=0), slurm, 40, lambda second: None)
     assert not released
@@ -203,7 +204,8 @@ def test_ctrl_c_cancels_the_job(commands: Path, tmp_path: Path, monkeypatch: pyt
     install(commands, "scancel", f"touch {commands}/cancelled")
     install(commands, "squeue", f"echo '4711|CANCELLED|{at(1)}|None'")
     monkeypatch.setattr("gnnexp.launchers.slurm.Controller", lambda: Controller(clock=lambda: 100 * time.monotonic()))
-    monkeypatch.setattr("gnnexp.launchers.slurm._POLL_S", 0.05)
+    for place in ("slurm", "queue.following"):
+        monkeypatch.setattr(f"gnnexp.launchers.{place}.POLL_S", 0.05)
     monkeypatch.setattr("gnnexp.launchers.slurm.following", _never_ends)
     outcome = launched(run_dir, lambda: (submission := read_submission(run_dir)) and submission.job_id)
     assert (outcome.exit_code, outcome.status) == (130, "interrupted") and (commands / "cancelled").exists()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gnnexp.launchers.queue.answers import EndedJob
+from gnnexp.launchers.queue.following import outcome_of
 from gnnexp.launchers.queue.slurm_jobs import ended_with_step, exited
-from gnnexp.launchers.slurm import outcome_of
 from gnnexp.launchers.status import Death, judge
 
 SRUN = """srun: error: n1: task 1: Killed

@@ -14,7 +14,6 @@ import pytest
 
 from gnnexp.cli.main import run_command
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.build import experiment_of
 from gnnexp.launchers.queue.answers import Alive, UnknownJob
 from gnnexp.provenance import machine
 from gnnexp.provenance.code import _imported_digest, code_of_config
@@ -146,9 +145,9 @@ def test_a_job_that_waited_has_the_code_that_it_executed(workplace: Path, monkey
         "hydra.run.dir=run",
     ]
     monkeypatch.syspath_prepend(str(workplace))
-    composed, console = checked_config(words, "conf"), make_console()
-    experiment = experiment_of(composed.config)
-    start_run(composed, experiment, console, None)
+    checked, console = checked_config(words, "conf"), make_console()
+    composed, experiment = checked
+    start_run(checked, console, None)
     (workplace / "mymodel.py").write_text(MODEL.replace("= 1", "= 2"))
     with Launchers() as launchers:
         assert carry_out(Path("run"), experiment, console, launchers).status == "finished"

@@ -22,11 +22,10 @@ from typing import Any
 import gnnexp
 from gnnexp.cli.console import make_console
 from gnnexp.cli.running.execute import execute
-from gnnexp.cli.running.prepare import checked_config, prepare
+from gnnexp.cli.running.prepare import CheckedConfig, checked_config, prepare
 from gnnexp.comm.environment import read_environment
 from gnnexp.components.schema import HardwareConfig, TrainConfig
 from gnnexp.components.signature import parameters_of
-from gnnexp.config.compose import ComposedConfig
 from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.kinds import KINDS, kind_of
 from gnnexp.experiment.run_key import keyed
@@ -67,8 +66,9 @@ TOLERANCE = 1e-10
 def measured(system: str, ranks: RankPools, folder: Path) -> dict[str, Any]:
     """Losses of all steps, counts of both epochs, and the versions of a preset's components."""
     more = ["hardware.workers=1"] if system in ON_ONE else []
-    composed = checked_config([f"system={system}", *SMALL, *more, f"hydra.run.dir={folder / system}"], None)
-    (_launch if system in DRAWN_BY_DGL else partial(_run, ranks))(composed)
+    checked = checked_config([f"system={system}", *SMALL, *more, f"hydra.run.dir={folder / system}"], None)
+    (_launch if system in DRAWN_BY_DGL else partial(_run, ranks))(checked)
+    composed = checked.composed
     epochs = read_epochs(composed.run_dir)
     counts = [
         {name: value for name, value in epoch["metrics"].items() if name.startswith(COUNTS) and not name.endswith("_s")}
@@ -81,17 +81,17 @@ def measured(system: str, ranks: RankPools, folder: Path) -> dict[str, Any]:
     }
 
 
-def _launch(composed: ComposedConfig) -> None:
+def _launch(checked: CheckedConfig) -> None:
     """As a user's run: with ranks of its own."""
     with Launchers() as launchers:
-        outcome = execute(composed, make_console(quiet=True), launchers)
+        outcome = execute(checked, make_console(quiet=True), launchers)
     assert outcome.status == "finished", outcome.message
 
 
-def _run(ranks: RankPools, composed: ComposedConfig) -> None:
+def _run(ranks: RankPools, checked: CheckedConfig) -> None:
     """In ranks of a pool, which need not start."""
+    composed, experiment = checked
     composed.run_dir.mkdir(parents=True)
-    experiment = experiment_of(composed.config)
     data = prepare(experiment, composed.run_dir)
     artifacts = Artifacts(data.folder, data.partition, data.presample, data.parts, data.facts, data.plan.digest)
     ranks(experiment.num_ranks).run(_trained, dict(experiment.config.mapping), artifacts, composed.run_dir)

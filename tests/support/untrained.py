@@ -9,7 +9,6 @@ import torch
 from gnnexp.api.inference import InferenceComponents
 from gnnexp.api.trained import TrainedModel
 from gnnexp.cli.running.prepare import checked_config
-from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.seen import as_seen
 from gnnexp.graph.graph import Graph
 from gnnexp.models.layer import Degrees
@@ -19,8 +18,8 @@ CPU = torch.device("cpu")
 
 def untrained(graph: Graph, folder: Path, *overrides: str) -> TrainedModel:
     """The model of `overrides` for `graph`, whose parameters (biases, too) are drawn; its names are in `folder`."""
-    composed = checked_config(["system=dgl", "tracker=none", "hardware.device=cpu", "sampler=full", *overrides], None)
-    experiment = experiment_of(composed.config)
+    lines = ["system=dgl", "tracker=none", "hardware.device=cpu", "sampler=full", *overrides]
+    experiment = checked_config(lines, None).experiment
     seen, dtype = as_seen(experiment, graph), getattr(torch, experiment.train.dtype)
     task, model = experiment.task.make(), experiment.model.make()
     task.setup(seen, CPU)

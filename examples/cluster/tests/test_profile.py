@@ -33,7 +33,7 @@ def problems_of(*overrides: str) -> dict[str, str]:
 
 
 def test_it_fits_the_cluster(cluster: None) -> None:
-    config = checked_config(["system=dgl", "hardware=our_cluster"], CONF).config
+    config = checked_config(["system=dgl", "hardware=our_cluster"], CONF).composed.config
     assert config["hardware"]["nodes"] * config["hardware"]["workers"] == 8
 
 

@@ -27,7 +27,6 @@ from gnnexp.components.schema import HardwareConfig
 from gnnexp.config.folders import PRIMARY, product_folder
 from gnnexp.datasets.generated.rmat import Rmat
 from gnnexp.errors import ConfigError, Problem, RunError
-from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.files.cache import cache_root
 from gnnexp.launchers.local import LocalLauncher
@@ -75,9 +74,7 @@ def checked_experiment(overrides: Sequence[str], config_dir: str | None, config_
     ]
     ConfigError.raise_all(foreign)
     # Nothing runs in the run directory, so its name does not matter.
-    experiment = experiment_of(
-        checked_config([*OVERRIDES, *overrides, "preflight=off"], config_dir, config_name).config
-    )
+    experiment = checked_config([*OVERRIDES, *overrides, "preflight=off"], config_dir, config_name).experiment
     problems = []
     if not isinstance(experiment.launcher, LocalLauncher):
         problems.append(

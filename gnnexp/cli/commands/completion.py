@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from gnnexp.cli.main import COMMANDS, COMPOSING
+from gnnexp.cli.arguments import COMMANDS, COMPOSING
 from gnnexp.cli.output import Answer
 from gnnexp.config.folders import product_sweeps
 from gnnexp.errors import ConfigError, Problem

@@ -25,9 +25,9 @@ from gnnexp.launchers.elsewhere.prepared import is_prepared
 from gnnexp.launchers.elsewhere.silent import ranks_of
 from gnnexp.launchers.queue.answers import Alive, EndedJob, UnknownJob
 from gnnexp.launchers.queue.evidence import job_state_of
+from gnnexp.launchers.queue.following import outcome_of
 from gnnexp.launchers.queue.slurm_jobs import cancel_jobs as cancel_job
 from gnnexp.launchers.queue.slurm_jobs import cancel_preparation, read_job_id
-from gnnexp.launchers.slurm import outcome_of
 from gnnexp.launchers.status import log_tail
 from gnnexp.record.attempts import describe_attempt, holder, is_held, read_attempts
 from gnnexp.record.ending import finalize

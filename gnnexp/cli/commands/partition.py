@@ -13,7 +13,6 @@ from gnnexp.cli.output import Answer
 from gnnexp.cli.running.prepare import WatchedStream, checked_config, describe_counts, prepare_owners
 from gnnexp.components.locate import missing_module, target_of
 from gnnexp.errors import ConfigError
-from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.seen import facts_of
 from gnnexp.files.cache import cache_root
@@ -24,7 +23,7 @@ from gnnexp.preparation.artifacts import QUALITY, prepare_graph, prepare_stream_
 
 def main(options: argparse.Namespace) -> Answer:
     """Partition the dataset of the configuration."""
-    experiment = experiment_of(checked_config(options.overrides, options.config_dir, options.config_name).config)
+    experiment = checked_config(options.overrides, options.config_dir, options.config_name).experiment
     console = make_console()
     try:
         key = experiment.dataset.key()

@@ -53,17 +53,17 @@ def main(options: argparse.Namespace) -> Answer:
     console = make_console()
     with ExitStack() as stack:
         again = stack.enter_context(made_again(options)) if options.rerun else None
-        composed = again or checked_config(options.overrides, options.config_dir, options.config_name)
-        outcome = execute(composed, console, stack.enter_context(Launchers()))
+        checked = again or checked_config(options.overrides, options.config_dir, options.config_name)
+        outcome = execute(checked, console, stack.enter_context(Launchers()))
+    run_dir = checked.composed.run_dir
     if outcome.status == "finished":
-        tell_result(composed.run_dir, console)
-    return answer_of(composed.run_dir, outcome)
+        tell_result(run_dir, console)
+    return answer_of(run_dir, outcome)
 
 
 def _print_script(options: argparse.Namespace) -> Answer:
     from gnnexp.cli.running.prepare import checked_config
     from gnnexp.cli.running.scripts import print_scripts
-    from gnnexp.experiment.build import experiment_of
 
-    composed = checked_config(options.overrides, options.config_dir, options.config_name)
-    return print_scripts([(experiment_of(composed.config), composed.run_dir)])
+    composed, experiment = checked_config(options.overrides, options.config_dir, options.config_name)
+    return print_scripts([(experiment, composed.run_dir)])

@@ -12,7 +12,7 @@ from pathlib import Path
 from gnnexp.cli.console import make_console
 from gnnexp.cli.listing.command import sweeps_answer
 from gnnexp.cli.output import Answer
-from gnnexp.cli.running.prepare import checked_config
+from gnnexp.cli.running.prepare import CheckedConfig, checked_config
 from gnnexp.cli.running.scripts import print_scripts
 from gnnexp.cli.sweeping.case import CaseState, QueuedCase
 from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish_sweep, reuse_rules_of
@@ -39,47 +39,46 @@ def main(options: argparse.Namespace) -> Answer:
     queue = Queue(replace(sweep, command=command_of(options, words)), reuse_rules_of(options), make_console())
     for note in sweep.notes:
         queue.console.print(note, soft_wrap=True)
-    composed = compose_all(sweep, options.config_dir, options.config_name)
+    checked = check_all(sweep, options.config_dir, options.config_name)
     if options.print_script:
         cases = [
             QueuedCase(sweep.name, sweep.command, config, CaseState(case.label))
-            for case, config in zip(sweep.cases, composed, strict=True)
+            for case, config in zip(sweep.cases, checked, strict=True)
         ]
         return print_scripts(
             [
-                (case.experiment, Path(case.state.run_dir or case.composed.run_dir))
+                (case.experiment, Path(case.state.run_dir or case.checked.composed.run_dir))
                 for case in planned(cases, queue.reuse)
                 if case.state.status == "waiting"
             ]
         )
     with Launchers() as launchers:
-        labelled = [(case.label, config) for case, config in zip(sweep.cases, composed, strict=True)]
+        labelled = [(case.label, config) for case, config in zip(sweep.cases, checked, strict=True)]
         add_and_work(queue, labelled, options, launchers)
     return finish_sweep(queue, options)
 
 
-def compose_all(sweep: Sweep, config_dir: str | None, config_name: str = PRIMARY) -> list[ComposedConfig]:
-    """The configurations of all cases.
+def check_all(sweep: Sweep, config_dir: str | None, config_name: str = PRIMARY) -> list[CheckedConfig]:
+    """The configurations of all cases, with their experiments.
 
     Raises:
         ConfigError: every problem of every case, each named by its case.
     """
-    composed: list[ComposedConfig] = []
+    checked: list[CheckedConfig] = []
     wrong: dict[str, list[tuple[Case, Problem]]] = {}
     for number, case in enumerate(sweep.cases):
         try:
             lines = [*case.overrides, f"hydra.run.dir={run_dir_of(sweep, case, number)}"]
-            composed.append(checked_config(lines, config_dir, config_name))
+            checked.append(checked_config(lines, config_dir, config_name))
         except ProblemsError as error:
             for problem in error.problems:
                 wrong.setdefault(str(problem), []).append((case, problem))
     problems = [_of_cases(problem_set, len(sweep.cases)) for problem_set in wrong.values()]
     if not problems:
-        problems = check_named(
-            read_layout(sweep.report), {key for item in composed for key in known_keys(item)}, f"sweep {sweep.name}: "
-        )
+        known = {key for config in checked for key in known_keys(config.composed)}
+        problems = check_named(read_layout(sweep.report), known, f"sweep {sweep.name}: ")
     ConfigError.raise_all(problems)
-    return composed
+    return checked
 
 
 def _of_cases(found: Sequence[tuple[Case, Problem]], num_cases: int) -> Problem:

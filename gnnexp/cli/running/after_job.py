@@ -23,8 +23,8 @@ from gnnexp.experiment.build import hardware_of, tracker_of
 from gnnexp.files.disk import in_words
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.queue.answers import EndedJob
+from gnnexp.launchers.queue.following import outcome_of
 from gnnexp.launchers.queue.slurm_jobs import GO_ON, is_of_run, requeue
-from gnnexp.launchers.slurm import outcome_of
 from gnnexp.launchers.status import read_statuses, remove_unfinished_words
 from gnnexp.record.attempts import JOB_OVER, note, requeues, restarts_spent
 from gnnexp.record.ending import deliver, end_attempt

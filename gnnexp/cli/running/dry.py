@@ -15,7 +15,6 @@ from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.generated.shapes import SizeOptions
 from gnnexp.datasets.published.digits import Digits
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.check import graph_problems, split_notes
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.seen import facts_of
@@ -36,8 +35,8 @@ def dry_run(options: argparse.Namespace) -> Answer:
     Raises:
         ConfigError, DataError: the run could not start; the same problems that it would report.
     """
-    composed, console = checked_config(options.overrides, options.config_dir, options.config_name), make_console()
-    experiment = experiment_of(composed.config)
+    composed, experiment = checked_config(options.overrides, options.config_dir, options.config_name)
+    console = make_console()
     document: dict[str, object] = {
         "run_dir": str(composed.run_dir),
         "choices": composed.choices,

@@ -15,7 +15,7 @@ from gnnexp.cli.running.execute import answer_of, break_down_or_say, complete, s
 from gnnexp.cli.running.prepare import checked_config
 from gnnexp.components.schema import HardwareConfig
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.experiment.build import experiment_of, hardware_of, tracker_of
+from gnnexp.experiment.build import hardware_of, tracker_of
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.elsewhere.ends import check_silent, end_of_ranks, is_recorded
 from gnnexp.launchers.elsewhere.prepared import hand_over, start_command
@@ -34,9 +34,8 @@ def prepare_run(options: argparse.Namespace) -> Answer:
     Raises:
         ConfigError, DataError: the run could not start.
     """
-    composed, console = checked_config(options.overrides, options.config_dir, options.config_name), make_console()
-    experiment = experiment_of(composed.config)
-    run_dir = start_run(composed, experiment, console, None, here=True)
+    checked, console = checked_config(options.overrides, options.config_dir, options.config_name), make_console()
+    experiment, run_dir = checked.experiment, start_run(checked, console, None, here=True)
     console.print(hand_over(run_dir, experiment.hardware), soft_wrap=True, markup=False, highlight=False)
     return Answer(
         {"run_dir": str(run_dir), "ranks": experiment.num_ranks, "command": start_command(run_dir, experiment.hardware)}

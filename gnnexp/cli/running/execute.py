@@ -21,13 +21,12 @@ from gnnexp.cli.console import EpochPrinter, describe_graph, describe_presample,
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.folders import check_run_dir
 from gnnexp.cli.running.place import Place
-from gnnexp.cli.running.prepare import RunArtifacts, prepare
+from gnnexp.cli.running.prepare import CheckedConfig, RunArtifacts, prepare
 from gnnexp.cli.running.provenance import graph_sizes, make_provenance
 from gnnexp.cli.running.store import prepare_store
 from gnnexp.components.schema import HardwareConfig
-from gnnexp.config.compose import ComposedConfig
 from gnnexp.errors import ConfigError, DataError, Problem, Refusal
-from gnnexp.experiment.build import experiment_of, tracker_of, train_of
+from gnnexp.experiment.build import tracker_of, train_of
 from gnnexp.experiment.check import split_notes
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.resolved import ResolvedConfig
@@ -55,24 +54,20 @@ from gnnexp.training.checkpoint import Position, checkpoint_folders, remove_unfi
 BREAKDOWN = Path("figures") / f"{breakdown.NAME}.csv"
 
 
-def execute(composed: ComposedConfig, console: Console, launchers: Launchers) -> Outcome:
+def execute(checked: CheckedConfig, console: Console, launchers: Launchers) -> Outcome:
     """Run a checked configuration until it finishes or fails.
 
     Raises:
         ConfigError, DataError: a problem that was found before the run directory exists.
     """
-    experiment = experiment_of(composed.config)
-    return carry_out(start_run(composed, experiment, console, None), experiment, console, launchers)
+    return carry_out(start_run(checked, console, None), checked.experiment, console, launchers)
 
 
-def start_run(
-    composed: ComposedConfig, experiment: Experiment, console: Console, place: Place | None, *, here: bool = False
-) -> Path:
+def start_run(checked: CheckedConfig, console: Console, place: Place | None, *, here: bool = False) -> Path:
     """Prepare graph and partition, and make the run directory.
 
     Args:
-        composed: the configuration.
-        experiment: the experiment of the configuration.
+        checked: the configuration and its experiment.
         console: where progress is shown.
         place: the place of the run in a sweep.
         here: whether the data is prepared here, although a job of the launcher could do that.
@@ -80,9 +75,10 @@ def start_run(
     Raises:
         ConfigError, DataError: a problem that was found before the run directory exists.
     """
+    composed, experiment = checked
     note_moved(composed.config)
     if experiment.launcher.prepares and not here:
-        run_dir = create_run(composed, experiment, None, place)
+        run_dir = create_run(checked, None, place)
         console.print(f"run directory {run_dir}; a job prepares its data", soft_wrap=True)
         return run_dir
     started = time.perf_counter()
@@ -96,7 +92,7 @@ def start_run(
     for presampled in prepared.presampled:
         console.print(f"  {describe_presample(presampled)}", soft_wrap=True)
     tell_preflight(prepared, console)
-    run_dir = create_run(composed, experiment, prepared, place)
+    run_dir = create_run(checked, prepared, place)
     console.print(f"run directory {run_dir}", soft_wrap=True)
     return run_dir
 
@@ -190,9 +186,7 @@ def _launched(
         )
 
 
-def create_run(
-    composed: ComposedConfig, experiment: Experiment, prepared: RunArtifacts | None, place: Place | None
-) -> Path:
+def create_run(checked: CheckedConfig, prepared: RunArtifacts | None, place: Place | None) -> Path:
     """Make the run directory with `config.yaml` and `job.json`, which contain all that the ranks need.
 
     Without prepared data, these files are not complete: a job completes them before the ranks start.
@@ -200,11 +194,12 @@ def create_run(
     Raises:
         ConfigError: the directory exists already or cannot be made.
     """
+    composed, experiment = checked
     run_dir = composed.run_dir
     refuse_edited(modules_of(composed.config))  # prepared files were made by the imported code
     partition = None if prepared is None or prepared.partition is None else str(prepared.partition)
     key = experiment.dataset.key() if prepared is None else prepared.key
-    provenance = make_provenance(composed, experiment, key, partition, place)
+    provenance = make_provenance(checked, key, partition, place)
     try:
         with appearing(run_dir) as folder:
             write_job(folder, experiment.config, prepared, provenance)

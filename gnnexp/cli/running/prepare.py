@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -22,9 +22,8 @@ from gnnexp.components.plan import Plan
 from gnnexp.config.compose import ComposedConfig, Draft, draft
 from gnnexp.config.folders import PRIMARY
 from gnnexp.config.plugins import note_left_out
-from gnnexp.datasets.base import Dataset
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.experiment.build import Reading, read
+from gnnexp.experiment.build import Reading, experiment_of, read
 from gnnexp.experiment.check import graph_problems
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.seen import facts_of
@@ -125,18 +124,25 @@ class RunArtifacts:
     parts: Path | None = None
 
 
-def checked_config(overrides: Sequence[str], config_dir: str | None, config_name: str = PRIMARY) -> ComposedConfig:
+class CheckedConfig(NamedTuple):
+    """A configuration without mistakes, and the experiment that it describes, which is built only once."""
+
+    composed: ComposedConfig
+    experiment: Experiment
+
+
+def checked_config(overrides: Sequence[str], config_dir: str | None, config_name: str = PRIMARY) -> CheckedConfig:
     """Compose and check the configuration. If it has mistakes, also check the dataset's files.
 
     Raises:
         ConfigError: the configuration has mistakes; all of them are reported.
     """
     drafted = draft(overrides, config_dir, config_name)
-    problems, dataset = _found(drafted, lambda reading: True)
+    problems, experiment = _judged(drafted, lambda reading: True)
     ConfigError.raise_all(problems)
-    assert drafted.composed is not None
+    assert drafted.composed is not None and experiment is not None
     note_left_out(drafted.composed.folders.plugins)
-    return _named(drafted.composed, dataset)
+    return _named(CheckedConfig(drafted.composed, experiment))
 
 
 def shown(overrides: Sequence[str], config_dir: str | None, config_name: str = PRIMARY) -> ComposedConfig:
@@ -149,7 +155,7 @@ def shown(overrides: Sequence[str], config_dir: str | None, config_name: str = P
     """
     drafted = draft(overrides, config_dir, config_name)
     open_keys = {problem.key for problem in drafted.problems if problem.value == "???"}
-    problems, _ = _found(drafted, lambda reading: isinstance(reading.launcher, LocalLauncher))
+    problems, _ = _judged(drafted, lambda reading: isinstance(reading.launcher, LocalLauncher))
     ConfigError.raise_all(
         [open_problem for open_problem in problems if open_problem.value != "???" and open_problem.key not in open_keys]
     )
@@ -158,8 +164,8 @@ def shown(overrides: Sequence[str], config_dir: str | None, config_name: str = P
     return drafted.composed
 
 
-def _found(drafted: Draft, is_for_here: Callable[[Reading], bool]) -> tuple[list[Problem], Dataset | None]:
-    """All problems of a draft, and its dataset; those of this machine only if the run would be here."""
+def _judged(drafted: Draft, is_for_here: Callable[[Reading], bool]) -> tuple[list[Problem], Experiment | None]:
+    """All problems of a draft, and its experiment; those of this machine only if the run would be here."""
     problems = list(drafted.problems)
     if drafted.composed is None:
         return problems, None
@@ -171,7 +177,7 @@ def _found(drafted: Draft, is_for_here: Callable[[Reading], bool]) -> tuple[list
     ]
     if problems:
         problems += _data_problems(reading, problems)
-    return _with_plugins(problems, drafted.composed), reading.dataset
+    return _with_plugins(problems, drafted.composed), reading.experiment
 
 
 def _with_plugins(problems: list[Problem], composed: ComposedConfig) -> list[Problem]:
@@ -184,12 +190,14 @@ def _with_plugins(problems: list[Problem], composed: ComposedConfig) -> list[Pro
     return plugins.named(problems, files)
 
 
-def _named(composed: ComposedConfig, dataset: Dataset | None) -> ComposedConfig:
+def _named(checked: CheckedConfig) -> CheckedConfig:
     """The configuration with the name that the files of the dataset have, where a path was given and no name."""
+    composed, dataset = checked.composed, checked.experiment.dataset
     node = composed.config["dataset"]
-    if dataset is None or not dataset.is_published or node.get("name") == dataset.name:
-        return composed
-    return replace(composed, config={**composed.config, "dataset": {**node, "name": dataset.name}})
+    if not dataset.is_published or node.get("name") == dataset.name:
+        return checked
+    config = {**composed.config, "dataset": {**node, "name": dataset.name}}
+    return CheckedConfig(replace(composed, config=config), experiment_of(config))
 
 
 def _as_typed(problems: Sequence[Problem], composed: ComposedConfig) -> list[Problem]:

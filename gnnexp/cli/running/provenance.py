@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.cli.running.place import Place
-from gnnexp.cli.running.prepare import inputs_of
+from gnnexp.cli.running.prepare import CheckedConfig, inputs_of
 from gnnexp.config.compose import ComposedConfig
 from gnnexp.config.folders import PRIMARY, VARIABLE
 from gnnexp.config.yaml_files import yaml_files
@@ -30,9 +30,10 @@ from gnnexp.provenance.versions import code_version, library_versions
 
 
 def make_provenance(
-    composed: ComposedConfig, experiment: Experiment, dataset_key: str, partition: str | None, place: Place | None
+    checked: CheckedConfig, dataset_key: str, partition: str | None, place: Place | None
 ) -> dict[str, Any]:
     """The provenance of a run: everything except the configuration itself."""
+    composed, experiment = checked
     code, inputs = code_of_config(composed.config), inputs_of(experiment)
     return {
         "uid": uuid.uuid4().hex,

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gnnexp.cli.commands.resume import check_no_job
-from gnnexp.cli.running.prepare import checked_config
-from gnnexp.config.compose import ComposedConfig
+from gnnexp.cli.running.prepare import CheckedConfig, checked_config
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.record.attempts import alone
 from gnnexp.trackers.delivery import REOPEN_S, undisturbed
@@ -20,7 +19,7 @@ _RUN_DIR = "hydra.run.dir"
 
 
 @contextmanager
-def made_again(options: argparse.Namespace) -> Iterator[ComposedConfig]:
+def made_again(options: argparse.Namespace) -> Iterator[CheckedConfig]:
     """The checked configuration of a run whose directory may exist. Inside of this context, that directory is renamed.
 
     Nothing is renamed if the configuration has other mistakes. If no new run appears, for example because the data does
@@ -30,13 +29,13 @@ def made_again(options: argparse.Namespace) -> Iterator[ComposedConfig]:
         ConfigError: the configuration has mistakes, the directory holds no run, or another process works on it.
     """
     try:
-        composed = checked_config(options.overrides, options.config_dir, options.config_name)
+        checked = checked_config(options.overrides, options.config_dir, options.config_name)
     except ConfigError as error:
         taken = [Path(str(problem.value)) for problem in error.problems if problem.key == _RUN_DIR]
         if len(error.problems) > 1 or not taken or not (taken[0] / "job.json").is_file():
             raise
     else:
-        yield composed
+        yield checked
         return
     aside = set_aside(taken[0])
     try:

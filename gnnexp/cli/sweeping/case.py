@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from rich.console import Console
 
@@ -15,10 +14,9 @@ from gnnexp.cli.commands.resume import is_finished, reopen_run
 from gnnexp.cli.console import marked
 from gnnexp.cli.running.execute import carry_out, lost_model, start_run, write_job
 from gnnexp.cli.running.place import Place
+from gnnexp.cli.running.prepare import CheckedConfig
 from gnnexp.cli.running.provenance import make_provenance
-from gnnexp.config.compose import ComposedConfig
 from gnnexp.errors import ProblemsError
-from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.files.disk import DiskError, appearing, in_words, refusal
 from gnnexp.launchers.base import Launchers, Outcome
@@ -59,21 +57,21 @@ class QueuedCase:
     Attributes:
         sweep: name of the sweep.
         command: the command that runs the sweep again.
-        composed: the configuration of the case.
+        checked: the configuration of the case, and its experiment.
         state: the state of the case.
         made_by: version of the other code of gnnexp that made its finished run; empty if the code of now did.
     """
 
     sweep: str
     command: str
-    composed: ComposedConfig
+    checked: CheckedConfig
     state: CaseState
     made_by: str = ""
 
     @property
     def experiment(self) -> Experiment:
         """The experiment of the case."""
-        return experiment_of(self.composed.config)
+        return self.checked.experiment
 
     @property
     def place(self) -> Place:
@@ -91,7 +89,7 @@ def made_ready(case: QueuedCase, console: Console, launchers: Launchers) -> Queu
         if case.state.run_dir:
             reopen_run(Path(case.state.run_dir), case.experiment, console, controller=launchers.controller)
             return case
-        run_dir = start_run(case.composed, case.experiment, console, case.place)
+        run_dir = start_run(case.checked, console, case.place)
         return replace(case, state=replace(case.state, run_dir=str(run_dir)))
 
 
@@ -153,7 +151,7 @@ def failed(case: QueuedCase, error: Exception) -> CaseState:
 
 def _recorded(case: QueuedCase, outcome: Outcome) -> CaseState:
     """The state of a case that failed with `outcome`, with a record if one can be written."""
-    run_dir = Path(case.state.run_dir or case.composed.run_dir)
+    run_dir = Path(case.state.run_dir or case.checked.composed.run_dir)
     now = replace(case.state, status="failed", reason=outcome.reason)
     if not case.state.run_dir and os.path.lexists(run_dir):  # the directory belongs to an earlier run
         return now
@@ -174,8 +172,6 @@ def _recorded(case: QueuedCase, outcome: Outcome) -> CaseState:
 
 def _record(run_dir: Path, case: QueuedCase) -> None:
     """Make a run directory without prepared artifacts."""
-    provenance: Mapping[str, Any] = make_provenance(
-        case.composed, case.experiment, case.state.dataset_key, None, case.place
-    )
+    provenance = make_provenance(case.checked, case.state.dataset_key, None, case.place)
     with appearing(run_dir) as place:
         write_job(place, case.experiment.config, None, provenance)

@@ -15,13 +15,13 @@ from gnnexp.cli.console import made_table, marked
 from gnnexp.cli.main import print_problems
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.folders import check_folder, check_run_dir
+from gnnexp.cli.running.prepare import CheckedConfig
 from gnnexp.cli.running.provenance import source_words, with_root
 from gnnexp.cli.sweeping.case import CaseState, QueuedCase
 from gnnexp.cli.sweeping.known_runs import ReuseRules, all_there, planned
 from gnnexp.cli.sweeping.queue import Executor, OneByOne, Queue, begun_jobs, state_content
 from gnnexp.cli.sweeping.side_by_side import SideBySide, make_slots
 from gnnexp.cli.sweeping.submitted import ArrayExecutor, submits
-from gnnexp.config.compose import ComposedConfig
 from gnnexp.errors import ConfigError, DataError, Problem, ProblemsError
 from gnnexp.experiment.check import graph_problems
 from gnnexp.experiment.seen import facts_of
@@ -64,23 +64,23 @@ def reuse_rules_of(options: argparse.Namespace) -> ReuseRules:
 
 def add_and_work(
     queue: Queue,
-    labelled: Sequence[tuple[str, ComposedConfig | ProblemsError]],
+    labelled: Sequence[tuple[str, CheckedConfig | ProblemsError]],
     options: argparse.Namespace,
     launchers: Launchers,
 ) -> None:
     """Plan more cases, show the plan, and run the remaining ones. A case with mistakes has failed."""
     sweep, first = queue.sweep, len(queue.states)
     cases = [
-        QueuedCase(sweep.name, sweep.command, config, CaseState(label))
-        for label, config in labelled
-        if isinstance(config, ComposedConfig)
+        QueuedCase(sweep.name, sweep.command, checked, CaseState(label))
+        for label, checked in labelled
+        if isinstance(checked, CheckedConfig)
     ]
     executor = _executor(queue, cases, options.jobs, launchers)
     cases = planned(cases, queue.reuse)
     coming = iter(cases)
-    for label, config in labelled:
-        if isinstance(config, ProblemsError):
-            queue.states.append(_wrong(CaseState(label), config))
+    for label, checked in labelled:
+        if isinstance(checked, ProblemsError):
+            queue.states.append(_wrong(CaseState(label), checked))
         else:
             queue.add(_with_room(next(coming)))
         queue.refused += queue.states[-1].status == "failed" and not queue.states[-1].run_dir
@@ -93,7 +93,7 @@ def add_and_work(
 def _with_room(case: QueuedCase) -> QueuedCase:
     """The case, marked as failed if it would begin in a directory that exists or cannot be made."""
     begins = case.state.status == "waiting" and not case.state.run_dir
-    problems = check_run_dir(case.composed.run_dir) if begins else []
+    problems = check_run_dir(case.checked.composed.run_dir) if begins else []
     return replace(case, state=_wrong(case.state, ConfigError(problems))) if problems else case
 
 
@@ -160,7 +160,7 @@ def finish_sweep(queue: Queue, options: argparse.Namespace) -> Answer:
 def waiting_for_store(queue: Queue) -> Counter[str]:
     """How many runs of the queue that have ended are not delivered, by the store that should have them."""
     found = Counter[str]()
-    for position in queue.composed:
+    for position in queue.cases:
         run_dir = Path(queue.states[position].run_dir)
         if queue.states[position].run_dir and os.path.lexists(run_dir / RESULT_FILE):
             where = queue.case(position).experiment.tracker.where()

@@ -155,7 +155,7 @@ def _standing(case: QueuedCase, runs: Sequence[ExistingRun], reuse: ReuseRules) 
 
 def key_now(case: QueuedCase, dataset_key: str) -> str:
     """The key of a case, with its code and its stored partition in their present form."""
-    config = case.composed.config
+    config = case.checked.composed.config
     return run_key(config, dataset_key, code_of_config(config), inputs_of(case.experiment))
 
 
@@ -178,7 +178,7 @@ def older_runs(keys: Collection[str], cases: Sequence[QueuedCase], reuse: ReuseR
     """Finished runs of gnnexp 0.1 that would have one of these keys of `cases` today, the latest last."""
     by_key: dict[str, list[ExistingRun]] = {}
     datasets = {case.experiment.config.group("dataset").text(): case.experiment.dataset for case in cases}
-    named = {target for case in cases for target in targets_of_results(case.composed.config)}
+    named = {target for case in cases for target in targets_of_results(case.checked.composed.config)}
     for path, job in _jobs(reuse) if keys else ():
         provenance = job["provenance"]
         if not is_of_other_version(provenance):

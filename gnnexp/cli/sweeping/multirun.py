@@ -22,14 +22,14 @@ from omegaconf import open_dict
 from gnnexp.cli.console import make_console
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.folders import check_folder
-from gnnexp.cli.running.prepare import checked_config
+from gnnexp.cli.running.prepare import CheckedConfig, checked_config
 from gnnexp.cli.sweeping.case import CaseState
 from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish_sweep, reuse_rules_of
 from gnnexp.cli.sweeping.definition import Sweep, override_key
 from gnnexp.cli.sweeping.known_runs import all_there
 from gnnexp.cli.sweeping.queue import Queue
 from gnnexp.components.signature import one_of
-from gnnexp.config.compose import ComposedConfig, compose
+from gnnexp.config.compose import compose
 from gnnexp.config.composition import hydra_of, in_problems
 from gnnexp.config.folders import ConfigFolders, find_folders
 from gnnexp.config.overrides import of_hydra, parse
@@ -118,7 +118,7 @@ class Jobs:
         rows = [key for key in keys if key != "seed"]
         queue.sweep = replace(queue.sweep, report={"rows": rows} if rows else {})
         labelled = [
-            (" ".join(label) or "run", _composed(lines, run_dir, self.options))
+            (" ".join(label) or "run", _checked(lines, run_dir, self.options))
             for label, (lines, run_dir) in zip(own, jobs, strict=True)
         ]
         add_and_work(queue, labelled, self.options, self.launchers)
@@ -136,10 +136,11 @@ def _value_of(state: CaseState) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _composed(lines: Sequence[str], run_dir: Path, options: argparse.Namespace) -> ComposedConfig | ProblemsError:
+def _checked(lines: Sequence[str], run_dir: Path, options: argparse.Namespace) -> CheckedConfig | ProblemsError:
     """The configuration of a job, or what is wrong with it."""
     try:
-        return replace(checked_config(lines, options.config_dir, options.config_name), run_dir=run_dir)
+        composed, experiment = checked_config(lines, options.config_dir, options.config_name)
+        return CheckedConfig(replace(composed, run_dir=run_dir), experiment)
     except ProblemsError as error:
         return error
 

@@ -26,7 +26,6 @@ from gnnexp.cli.sweeping.definition import Sweep
 from gnnexp.cli.sweeping.known_runs import ReuseRules, key_now, known_runs, state_of
 from gnnexp.cli.sweeping.pace import Pace
 from gnnexp.cli.sweeping.processes import STATES, at_work
-from gnnexp.config.compose import ComposedConfig
 from gnnexp.errors import DataError, ProblemsError
 from gnnexp.files.disk import DiskError, file_lock, in_words, refusal, remove_temporary, shortened, try_lock
 from gnnexp.launchers.base import Launchers
@@ -108,7 +107,7 @@ class Queue:
         reuse: which existing runs count.
         console: where progress is shown.
         states: states of all cases.
-        composed: configurations by position. A case without one could not be composed, and has failed.
+        cases: cases by position, as they were planned. One that could not be composed is not here, and has failed.
         to_come: how many cases will be added later, at most.
         refused: how many cases have mistakes, which were found before any started.
     """
@@ -117,7 +116,7 @@ class Queue:
     reuse: ReuseRules
     console: Console
     states: list[CaseState] = field(default_factory=list)
-    composed: dict[int, ComposedConfig] = field(default_factory=dict)
+    cases: dict[int, QueuedCase] = field(default_factory=dict)
     to_come: int = 0
     refused: int = 0
     _turns: dict[int, ExitStack] = field(default_factory=dict)
@@ -126,11 +125,11 @@ class Queue:
 
     def case(self, position: int) -> QueuedCase:
         """The case at a position, with its present state."""
-        return QueuedCase(self.sweep.name, self.sweep.command, self.composed[position], self.states[position])
+        return replace(self.cases[position], state=self.states[position])
 
     def add(self, case: QueuedCase) -> None:
         """Put a case at the end of the queue."""
-        self.composed[len(self.states)] = case.composed
+        self.cases[len(self.states)] = case
         self.states.append(case.state)
 
     def work(self, executor: Executor, first: int = 0) -> None:
@@ -140,7 +139,7 @@ class Queue:
             self._work(executor, first)
 
     def _work(self, executor: Executor, first: int) -> None:
-        new, patience = [position for position in self.composed if position >= first], Patience()
+        new, patience = [position for position in self.cases if position >= first], Patience()
         for position in new:
             if self.states[position].status == "finished before":  # an earlier call may have been killed before
                 complete(Path(self.states[position].run_dir), self.case(position).experiment.tracker, patience)

@@ -16,11 +16,13 @@ from typing import Self
 
 from gnnexp.cli.console import make_console
 from gnnexp.cli.main import run_guarded
+from gnnexp.cli.running.prepare import CheckedConfig
 from gnnexp.cli.sweeping.case import CaseState, QueuedCase, failed, run_case
 from gnnexp.cli.sweeping.processes import STATES
 from gnnexp.cli.sweeping.queue import Executor
 from gnnexp.config.compose import composed_from_json
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.files.disk import DiskError, in_words, remove_temporary
 from gnnexp.files.pulse import Pulse, kill
@@ -190,7 +192,7 @@ class SideBySide(Executor):
         try:
             with in_words():
                 remove_temporary(file)  # files of a sweep that was killed while it wrote
-                write_json(file, asdict(case))
+                write_json(file, _request_of(case))
                 self.running[position] = _started(case, self._free[-1], file)
         except DiskError as error:
             return failed(case, error)
@@ -209,6 +211,12 @@ class SideBySide(Executor):
             del self.running[position]
             self._free.append(child.slot)
         return {position: child.state() for position, child in over.items()}
+
+
+def _request_of(case: QueuedCase) -> dict[str, object]:
+    """A case as JSON, of which its process makes it again (`main`)."""
+    composed, state = asdict(case.checked.composed), asdict(case.state)
+    return {"sweep": case.sweep, "command": case.command, "composed": composed, "state": state}
 
 
 def _started(case: QueuedCase, slot: Slot, file: Path) -> _Child:
@@ -231,7 +239,8 @@ def main(file: Path) -> int:
     die_with_parent()
     request = json.loads(file.read_text(encoding="utf-8"))
     composed = composed_from_json(request["composed"])
-    case = QueuedCase(request["sweep"], request["command"], composed, CaseState(**request["state"]))
+    checked = CheckedConfig(composed, experiment_of(composed.config))
+    case = QueuedCase(request["sweep"], request["command"], checked, CaseState(**request["state"]))
 
     def run() -> int:
         with Launchers() as launchers:

@@ -19,8 +19,9 @@ from gnnexp.errors import RunError
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.files.disk import DiskError, in_words
 from gnnexp.launchers.base import Launchers, Outcome
+from gnnexp.launchers.queue.following import following
 from gnnexp.launchers.queue.slurm_jobs import cancel_jobs, cancel_preparation
-from gnnexp.launchers.slurm import SlurmLauncher, following, was_refused
+from gnnexp.launchers.slurm import SlurmLauncher, was_refused
 from gnnexp.record.attempts import note
 from gnnexp.record.ending import deliver, end_attempt
 from gnnexp.training.checkpoint import remove_unfinished

@@ -11,7 +11,7 @@ from gnnexp.cli.commands.sweep import known_keys, run_dir_of
 from gnnexp.cli.console import made_table, make_console
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.folders import check_new_file
-from gnnexp.cli.running.prepare import checked_config
+from gnnexp.cli.running.prepare import CheckedConfig, checked_config
 from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish_sweep, reuse_rules_of
 from gnnexp.cli.sweeping.definition import Case, Sweep, label_cases, last_of_each_key, load_sweep, override_key
 from gnnexp.cli.sweeping.queue import Queue, keep_states
@@ -30,7 +30,6 @@ from gnnexp.cli.tuning.search import ProposedTrial, Search, check_optuna
 from gnnexp.cli.tuning.system import System, Trial
 from gnnexp.config.compose import ComposedConfig
 from gnnexp.errors import ConfigError, Problem, ProblemsError, unique
-from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.launchers.base import Launchers
 from gnnexp.measure.merit import lower_is_better
@@ -155,14 +154,14 @@ def _compose_ends(
     configs, problems = [], list[Problem]()
     for point in points:
         try:
-            composed = checked_config(
+            composed, experiment = checked_config(
                 [*lines, *(f"{key}={value}" for key, value in point.items())], options.config_dir, options.config_name
             )
         except ProblemsError as error:
             problems += error.problems
             continue
         configs.append(composed)
-        problems += _check_goal(experiment_of(composed.config), tuning)
+        problems += _check_goal(experiment, tuning)
     return configs, unique(problems)
 
 
@@ -226,13 +225,13 @@ def _try(
         for lines in system.cases:
             seed = [line for line in lines if override_key(line) == "seed"] if len(system.cases) > 1 else []
             label = " ".join([system.name, asked.label, *seed])
-            labelled.append((label, _composed(queue.sweep, label, [*lines, *asked.lines], options)))
+            labelled.append((label, _checked(queue.sweep, label, [*lines, *asked.lines], options)))
     add_and_work(queue, labelled, options, launchers)
     place = 0
     for system, asked in batch:
         end = place + len(system.cases)
         states = queue.states[first + place : first + end]
-        system.note(asked, [state for _, state in labelled[place:end]], states)
+        system.note(asked, [checked for _, checked in labelled[place:end]], states)
         if system.pruned(asked):
             queue.states[first + place : first + end] = [
                 replace(state, reason=f"pruned: {state.run_dir}") for state in states
@@ -240,9 +239,9 @@ def _try(
         place = end
 
 
-def _composed(
+def _checked(
     sweep: Sweep, label: str, lines: Sequence[str], options: argparse.Namespace
-) -> ComposedConfig | ProblemsError:
+) -> CheckedConfig | ProblemsError:
     """The configuration of a trial, or what is wrong with it: the values may be wrong together."""
     number = int(label.partition("trial ")[2].partition(":")[0])
     run_dir = run_dir_of(sweep, Case(label, ()), number)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 
+from gnnexp.cli.running.prepare import CheckedConfig
 from gnnexp.cli.sweeping.case import CaseState
 from gnnexp.cli.sweeping.known_runs import fails_again
 from gnnexp.cli.tuning.definition import MOST_TRIALS, Tuning
@@ -103,12 +104,12 @@ class System:
         )
 
     def note(
-        self, asked: ProposedTrial, composed: Sequence[ComposedConfig | ProblemsError], states: Sequence[CaseState]
+        self, asked: ProposedTrial, checked: Sequence[CheckedConfig | ProblemsError], states: Sequence[CaseState]
     ) -> None:
         """Note how a trial has ended. A trial without an end stops the system: the next ones depend on its value."""
         if self.stopped:
             return
-        trial = _judged(asked, composed, states, self.tuning)
+        trial = _judged(asked, checked, states, self.tuning)
         if trial is None:
             state = next(
                 (case_state for case_state in states if not case_state.status.startswith("finished")), states[0]
@@ -146,13 +147,13 @@ class System:
 
 def _judged(
     asked: ProposedTrial,
-    composed: Sequence[ComposedConfig | ProblemsError],
+    checked: Sequence[CheckedConfig | ProblemsError],
     states: Sequence[CaseState],
     tuning: Tuning,
 ) -> Trial | None:
     """The trial with its value; None if a run has not ended, or failed for a reason outside of its configuration."""
-    right = [config for config in composed if isinstance(config, ComposedConfig)]
-    if len(right) < len(composed):
+    right = [config.composed for config in checked if isinstance(config, CheckedConfig)]
+    if len(right) < len(checked):
         return Trial(asked, None, 0.0)
     runs = []
     for state in states:

@@ -33,9 +33,12 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_configuration_has_the_name_of_the_files(archive: Path) -> None:
     lines = ["dataset=graphdata_npz", f"dataset.path={archive}", "tracker=none"]
-    assert checked_config(lines, None).config["dataset"]["name"] == "karate-club"
-    assert checked_config([*lines, "dataset.name=mine"], None).config["dataset"]["name"] == "mine"
-    assert checked_config(["dataset=digits", "tracker=none"], None).config["dataset"].get("name") in (None, "digits")
+    named = checked_config(lines, None)
+    assert named.composed.config["dataset"]["name"] == named.experiment.dataset.name == "karate-club"
+    assert named.experiment.config.mapping == named.composed.config
+    assert checked_config([*lines, "dataset.name=mine"], None).composed.config["dataset"]["name"] == "mine"
+    digits = checked_config(["dataset=digits", "tracker=none"], None)
+    assert digits.composed.config["dataset"].get("name") in (None, "digits")
 
 
 def test_a_run_records_its_data(archive: Path) -> None:

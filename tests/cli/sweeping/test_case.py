@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gnnexp.cli.main import run_command
 from gnnexp.cli.sweeping.definition import Sweep
+from gnnexp.experiment.experiment import Experiment
 
 SWEEP = """
 fixed: [dataset=digits, tracker=none, model.hidden=8, model.layers=1, "sampler.fanouts=[3]", paradigm=split_parallel,
@@ -112,3 +114,20 @@ def test_a_frozen_sweep_keeps_no_other_from_writing_its_state(workplace: Path, m
     assert json.loads((folder / "mine.json").read_text())["cases"] == [] and left.exists()
     queue.save_states(sweep, [])
     assert not left.exists()
+
+
+@pytest.mark.parametrize("more", [["--dry-run"], []], ids=["dry run", "real"])
+def test_a_case_builds_its_experiment_once(workplace: Path, monkeypatch: pytest.MonkeyPatch, more: list[str]) -> None:
+    """What is checked is what runs: nothing between the plan of a sweep and its report builds a case's parts again."""
+    builds: list[int] = []
+    init = Experiment.__init__
+
+    def counting(self: Experiment, **parts: Any) -> None:
+        builds.append(parts["seed"])
+        init(self, **parts)
+
+    monkeypatch.setattr(Experiment, "__init__", counting)
+    (workplace / "mine.yaml").write_text(SWEEP.replace("partitioner._target_=mypartitioner.Mine", "seed=1"))
+    assert run_command(["sweep", "mine.yaml", *more]) == 0
+    assert sorted(builds) == [0, 1]
+    assert len([*workplace.glob("runs/mine/*/result.json")]) == (0 if more else 2)

@@ -34,7 +34,7 @@ def test_sizes_that_are_not_known_are_not_zero(total: int, unknown: int, words: 
 def queue_of(run_dirs: list[str], tracker: Tracker) -> Queue:
     case: Any = SimpleNamespace(experiment=SimpleNamespace(tracker=tracker))
     states = [CaseState(label, status="finished", run_dir=label) for label in run_dirs]
-    return cast("Queue", SimpleNamespace(composed=dict(enumerate(run_dirs)), states=states, case=lambda _: case))
+    return cast("Queue", SimpleNamespace(cases=dict(enumerate(run_dirs)), states=states, case=lambda _: case))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gnnexp.config.compose import compose
 from gnnexp.errors import Problem
 from gnnexp.experiment.build import hardware_of, read
-from gnnexp.launchers.queue.slurm_check import check_against_cluster, fit_of, read_partitions
+from gnnexp.launchers.queue.slurm_check import read_partitions
 from gnnexp.launchers.slurm import SlurmLauncher
 
 
@@ -24,8 +24,8 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "bin"
 
 
-def problems() -> list[Problem]:
-    return check_against_cluster(SlurmLauncher(mem_gb=1.0), hardware_of(compose(["hardware=slurm_cpu"]).config))
+def problems() -> tuple[Problem, ...]:
+    return SlurmLauncher(mem_gb=1.0).fit(hardware_of(compose(["hardware=slurm_cpu"]).config)).problems
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def keys(commands: Path, *overrides: str) -> set[str]:
     install(commands, "sinfo", SINFO)
     experiment = read(compose(["hardware=slurm_cpu", *overrides]).config)
     assert not experiment.problems and isinstance(experiment.launcher, SlurmLauncher)
-    fit = fit_of(experiment.launcher, experiment.hardware)
+    fit = experiment.launcher.fit(experiment.hardware)
     return {problem.key.rpartition(".")[2] for problem in fit.problems} | {
         f"{doubt.key.rpartition('.')[2]}?" for doubt in fit.doubts
     }

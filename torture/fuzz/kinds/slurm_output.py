@@ -7,11 +7,11 @@ from random import Random
 from unittest import mock
 
 from gnnexp.components.schema import HardwareConfig
-from gnnexp.launchers.queue import slurm_check, slurm_jobs
+from gnnexp.launchers import slurm
+from gnnexp.launchers.queue import slurm_jobs
 from gnnexp.launchers.queue.commands import Reply
 from gnnexp.launchers.queue.controller import Controller
 from gnnexp.launchers.queue.evidence import job_state_of
-from gnnexp.launchers.slurm import SlurmLauncher
 from torture.fuzz.case import Case
 from torture.fuzz.mutate.raw import damaged, other_tokens
 from torture.fuzz.mutate.trees import json_text
@@ -92,5 +92,5 @@ def _state(answers: dict[str, str]) -> object:
 
 def _partitions(text: str) -> object:
     """What the cluster is said to have, as a launcher that asks for too much hears it."""
-    with mock.patch.object(slurm_check, "_sinfo", lambda: text):
-        return slurm_check.check_against_cluster(SlurmLauncher(), HardwareConfig())
+    with mock.patch.object(slurm, "sinfo", lambda: text):
+        return slurm.SlurmLauncher().fit(HardwareConfig())
