@@ -27,7 +27,7 @@ from gnnexp.record.attempts import RANKS
 from gnnexp.record.columnar import STATES, Records, write_records
 from gnnexp.record.records import RESULT_FILE, load_result, read_state, write_text
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.queries.query import read_query
+from gnnexp.reports.query import read_query
 from gnnexp.reports.sweep_runs import RECORDS_FILE, sweeps_run
 from gnnexp_papers.claim import claiming_papers, claims_of
 

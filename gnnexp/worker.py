@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from gnnexp.comm.environment import read_environment
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.launchers.elsewhere.ends import check_alone
-from gnnexp.launchers.elsewhere.equipment import equip
+from gnnexp.launchers.elsewhere import equip
+from gnnexp.launchers.living import check_alone
 from gnnexp.paradigms.base import trainer_of
 from gnnexp.record.records import JOB_FILE, RESULT_FILE, load_result
 from gnnexp.training.rank import as_rank, preload

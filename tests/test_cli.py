@@ -12,7 +12,7 @@ import pytest
 
 from gnnexp.cli.console import epoch_line
 from gnnexp.cli.main import run_command
-from gnnexp.reports.queries.query import query_names
+from gnnexp.reports.query import query_names
 
 SMALL = ["model.hidden=8", "model.layers=2", "sampler.fanouts=[3,3]", "train.epochs=2", "train.batch_size=512"]
 

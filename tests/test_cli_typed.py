@@ -18,8 +18,8 @@ import pytest
 from run_folder import write_epochs, write_job, write_result
 
 from gnnexp.cli.arguments import COMMANDS
-from gnnexp.cli.listing.runs import SHOWN, list_runs, named_run, newest
 from gnnexp.cli.main import make_parser, run_command
+from gnnexp.cli.runs import SHOWN, list_runs, named_run, newest
 from gnnexp.config.compose import compose
 from gnnexp.config.folders import find_folders, product_folder, product_sweeps
 from gnnexp.config.hints import published_names
@@ -198,7 +198,7 @@ def test_a_list_reads_only_the_runs_that_it_shows(monkeypatch: pytest.MonkeyPatc
         make_run(f"r{number}", age_s=1000.0 - number)
     read: list[Path] = []
     load = gnnexp_runs_load()
-    monkeypatch.setattr("gnnexp.cli.listing.runs.load_result", lambda path: read.append(path) or load(path))
+    monkeypatch.setattr("gnnexp.cli.runs.load_result", lambda path: read.append(path) or load(path))
     assert said("status")[0] == 0 and len(read) == SHOWN
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnexp.api.frames import make_frame
-from gnnexp.cli.listing.runs import read_job
+from gnnexp.cli.runs import read_job
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.regular import read_json
 from gnnexp.launchers.queue.slurm_jobs import read_job_id

@@ -17,7 +17,7 @@ from gnnexp.api.checkpoint import WHICH, Which, find_checkpoint, recorded_metric
 from gnnexp.api.inference import InferenceComponents, hidden_of_all, metrics_of, outputs_of_all, scores_of_links
 from gnnexp.api.record import Run
 from gnnexp.cli.commands.resume import refuse_imported
-from gnnexp.cli.listing.runs import read_job
+from gnnexp.cli.runs import read_job
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import Environment
 from gnnexp.components.locate import target_of

@@ -88,7 +88,7 @@ COMPOSING = ("run", "prepare", "sweep", "tune", "partition", "calibrate")
 COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
     "data": (
         "what a file or a folder of your own data holds, and the command that trains on it",
-        "looking.command",
+        "data",
         "main",
         (
             _option("path", metavar="PATH", help="a table of edges, or a folder of tables or of a published dataset"),
@@ -205,7 +205,7 @@ COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
     ),
     "list": (
         "names to choose from: systems, datasets, models, hardware, sweeps, runs, …",
-        "listing.command",
+        "listing",
         "main",
         (
             _option(
@@ -329,7 +329,7 @@ COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
     ),
     "export": (
         "write the records of sweeps to one file; or the model of a run for PyTorch Geometric",
-        "gnnexp.api.exporting.command",
+        "gnnexp.api.export",
         "main",
         (
             _option(

@@ -37,7 +37,7 @@ _COMPUTING = (
     "partition",
     "calibrate",
     "running.elsewhere",
-    "looking.command",
+    "data",
     "gnnexp.api.predicting.command",
 )
 # Commands that may work for hours.

@@ -16,6 +16,7 @@ MOVED: Mapping[str, str] = {
     "gnnexp.feature_stores.embedding.SlicedEmbeddingStore": "gnnexp.feature_stores.embedding.SlicedEmbeddingOptions",
     "gnnexp.feature_stores.static_cache.StaticCache": "gnnexp.feature_stores.static_cache.StaticCacheOptions",
     "gnnexp.feature_stores.sharded_cache.ShardedCache": "gnnexp.feature_stores.sharded_cache.ShardedCacheOptions",
+    "gnnexp.launchers.elsewhere.prepared.PreparedLauncher": "gnnexp.launchers.elsewhere.PreparedLauncher",
     "gnnexp.models.gcn.GCN": "gnnexp.models.gcn.GCNOptions",
     "gnnexp.models.sage.SAGE": "gnnexp.models.sage.SAGEOptions",
     "gnnexp.models.sage_pool.SAGEPool": "gnnexp.models.sage_pool.SAGEPoolOptions",

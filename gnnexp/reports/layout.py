@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 from gnnexp.components.signature import Parameter, key_problems, unknown
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.planning.machine import machine_named
+from gnnexp.reports.answer import answers_of
 from gnnexp.reports.figures.panels import Figure, read_figures
 from gnnexp.reports.metrics import check_metric, unit_problems
 from gnnexp.reports.paper_table import PublishedTable, read_published
 from gnnexp.reports.published_cells import papers
-from gnnexp.reports.queries.answer import answers_of
-from gnnexp.reports.queries.query import read_query
+from gnnexp.reports.query import read_query
 
 T = TypeVar("T")
 _HINTS: Mapping[str, Any] = {

@@ -31,7 +31,7 @@ from gnnexp.config.folders import product_folder, product_sweeps
 from gnnexp.datasets.base import ROOT_VARIABLE
 from gnnexp.errors import ConfigError
 from gnnexp.reports.claims import installed_papers
-from gnnexp.reports.queries.query import query_names
+from gnnexp.reports.query import query_names
 
 COMMANDS = documented()
 SHOWN = [command for command in COMMANDS if not command.is_usage]

@@ -13,13 +13,12 @@ from run_folder import write_epochs, write_job, write_result
 
 from gnnexp.provenance.machine import Node
 from gnnexp.record.runs import MACHINE, RecordedRun, read_run
-from gnnexp.reports import overview
+from gnnexp.reports import answer, overview
 from gnnexp.reports.compare import comparison_of
 from gnnexp.reports.figures.draw import draw_figure
 from gnnexp.reports.figures.panels import Figure, panels_of_figure
 from gnnexp.reports.labels import label_runs
-from gnnexp.reports.queries import answer
-from gnnexp.reports.queries.query import query_names
+from gnnexp.reports.query import query_names
 from gnnexp.reports.table import TextTable, group_runs, make_columns, make_table, row_keys, stack
 
 SMALL = Node("a1", "EPYC", 2, (), "2.13.0")

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.queries.answer import answers_of, draw_answer, table_of
-from gnnexp.reports.queries.query import read_query
+from gnnexp.reports.answer import answers_of, draw_answer, table_of
+from gnnexp.reports.query import read_query
 from gnnexp.reports.table import TextTable
 
 

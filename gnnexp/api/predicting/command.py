@@ -13,9 +13,9 @@ from gnnexp.api.predicting.graphs import Target, target_graph
 from gnnexp.api.predicting.links import check_pairs, scored
 from gnnexp.api.predicting.vertices import embedded, metrics_of_all, predicted
 from gnnexp.api.trained import TrainedModel, load_for_other_data
-from gnnexp.cli.listing.runs import named_run
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.folders import check_new_file
+from gnnexp.cli.runs import named_run
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.files.disk import replaced
 from gnnexp.files.regular import why_unreadable

@@ -11,18 +11,17 @@ from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
+from gnnexp.cli.commands.listing import tell_runs
 from gnnexp.cli.console import epoch_line, made_table, make_console
-from gnnexp.cli.listing.command import tell_runs
-from gnnexp.cli.listing.runs import SHOWN, SWEEP_HEADER, list_runs, list_sweeps, named_run, newest, read_job
 from gnnexp.cli.output import Answer
+from gnnexp.cli.runs import SHOWN, SWEEP_HEADER, list_runs, list_sweeps, named_run, newest, read_job
 from gnnexp.cli.sweeping.processes import STATES, cancel_sweep, is_seen
 from gnnexp.errors import ConfigError, Problem, RunError
 from gnnexp.experiment.build import hardware_of, train_of
 from gnnexp.files.disk import refusal
 from gnnexp.files.regular import is_file
-from gnnexp.launchers.elsewhere.ends import standing
-from gnnexp.launchers.elsewhere.prepared import is_prepared
-from gnnexp.launchers.elsewhere.silent import ranks_of
+from gnnexp.launchers.elsewhere import is_prepared, standing
+from gnnexp.launchers.living import ranks_of
 from gnnexp.launchers.queue.answers import Alive, EndedJob, UnknownJob
 from gnnexp.launchers.queue.evidence import job_state_of
 from gnnexp.launchers.queue.following import outcome_of

@@ -7,8 +7,8 @@ import math
 
 from gnnexp.cli.commands.report import choose
 from gnnexp.cli.console import make_console
-from gnnexp.cli.listing.runs import named_run
 from gnnexp.cli.output import Answer
+from gnnexp.cli.runs import named_run
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.planning.machine import ALL, Machine, all_machines, machines_named
 from gnnexp.record.runs import REPORTS

@@ -14,11 +14,11 @@ from typing import Any
 from rich.console import Console
 
 from gnnexp.cli.console import make_console
-from gnnexp.cli.listing.runs import named_run
 from gnnexp.cli.output import Answer
 from gnnexp.cli.page import STATES, ReportSubject, publish, tracker_node
 from gnnexp.cli.running.folders import check_folder
 from gnnexp.cli.running.store import prepare_store
+from gnnexp.cli.runs import named_run
 from gnnexp.cli.sweeping.definition import is_sweep_file, load_sweep, sweep_name
 from gnnexp.components.signature import unknown
 from gnnexp.config.compose import default_of
@@ -30,6 +30,7 @@ from gnnexp.planning.machine import machine_named
 from gnnexp.record.records import JOB_FILE, RESULT_FILE, run_dirs
 from gnnexp.record.runs import REPORTS, RUNS, RecordedRun, find_runs, read_run
 from gnnexp.reports import overview, paper_table
+from gnnexp.reports.answer import answers_of, draw_answer, table_of
 from gnnexp.reports.budgets import of_runs
 from gnnexp.reports.compare import comparison_of
 from gnnexp.reports.estimates_column import with_estimates
@@ -38,8 +39,7 @@ from gnnexp.reports.layout import ReportLayout, layout_of, read_layout
 from gnnexp.reports.metrics import unrecorded
 from gnnexp.reports.overview import ORDERS
 from gnnexp.reports.page.page import several_versions
-from gnnexp.reports.queries.answer import answers_of, draw_answer, table_of
-from gnnexp.reports.queries.query import is_query, query_names, read_query
+from gnnexp.reports.query import is_query, query_names, read_query
 from gnnexp.reports.sweep_runs import SweepRuns, sweeps_run
 from gnnexp.reports.table import TextTable, group_runs, make_columns, make_table, row_keys, save_table
 from gnnexp.trackers.base import Tracker, TrackingError

@@ -12,18 +12,18 @@ from typing import Any, NoReturn
 from rich.console import Console
 
 from gnnexp.cli.console import make_console, marked
-from gnnexp.cli.listing.runs import named_run, read_job
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.execute import answer_of, carry_out, complete, tell_preflight, tell_result, write_job
 from gnnexp.cli.running.prepare import config_problems, inputs_of, prepare
+from gnnexp.cli.runs import named_run, read_job
 from gnnexp.config.overrides import CHANGEABLE, changed
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import experiment_of, read, tracker_of
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.run_key import run_key
 from gnnexp.launchers.base import Launchers, Outcome
-from gnnexp.launchers.elsewhere.ends import check_silent
-from gnnexp.launchers.elsewhere.prepared import is_prepared
+from gnnexp.launchers.elsewhere import is_prepared
+from gnnexp.launchers.living import check_silent
 from gnnexp.launchers.queue.answers import Alive, UnknownJob
 from gnnexp.launchers.queue.controller import Controller
 from gnnexp.launchers.queue.evidence import SILENT_S, job_state_of, last_sign

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from gnnexp.cli.commands.listing import sweeps_answer
 from gnnexp.cli.console import make_console
-from gnnexp.cli.listing.command import sweeps_answer
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.prepare import CheckedConfig, checked_config
 from gnnexp.cli.running.scripts import print_scripts

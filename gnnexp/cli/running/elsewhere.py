@@ -9,16 +9,16 @@ from pathlib import Path
 
 from gnnexp.cli.commands.resume import check_no_job, refuse_imported
 from gnnexp.cli.console import make_console
-from gnnexp.cli.listing.runs import named_run, read_job
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.execute import answer_of, break_down_or_say, complete, start_run, tell_result
 from gnnexp.cli.running.prepare import checked_config
+from gnnexp.cli.runs import named_run, read_job
 from gnnexp.components.schema import HardwareConfig
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import hardware_of, tracker_of
 from gnnexp.launchers.base import Outcome
-from gnnexp.launchers.elsewhere.ends import check_silent, end_of_ranks, is_recorded
-from gnnexp.launchers.elsewhere.prepared import hand_over, start_command
+from gnnexp.launchers.elsewhere import end_of_ranks, hand_over, start_command
+from gnnexp.launchers.living import check_silent, is_recorded
 from gnnexp.launchers.status import read_statuses, remove_unfinished_words
 from gnnexp.record.attempts import alone
 from gnnexp.record.ending import deliver, end_attempt

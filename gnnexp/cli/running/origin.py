@@ -50,7 +50,7 @@ def with_origin(options: argparse.Namespace) -> argparse.Namespace:
 
 def _run_dir(word: str) -> Path:
     """The run directory that a user names: itself, `latest`, or its `config.yaml`."""
-    from gnnexp.cli.listing.runs import named_run
+    from gnnexp.cli.runs import named_run
 
     path = named_run(word)
     return path.parent if path.name == CONFIG_FILE else path
@@ -62,7 +62,7 @@ def _job(run_dir: Path, *, trust: bool) -> Mapping[str, Any]:
     Raises:
         ConfigError: it is no run, or its record may name code that this user did not choose.
     """
-    from gnnexp.cli.listing.runs import read_job
+    from gnnexp.cli.runs import read_job
     from gnnexp.record.archive import imported_from
     from gnnexp.record.owner import check_own
 

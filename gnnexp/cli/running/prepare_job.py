@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from gnnexp.cli.listing.runs import read_job
 from gnnexp.cli.running.execute import write_job
 from gnnexp.cli.running.prepare import prepare
+from gnnexp.cli.runs import read_job
 from gnnexp.errors import DataError, Problem
 from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.check import split_notes

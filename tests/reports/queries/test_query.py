@@ -11,8 +11,8 @@ from gnnexp.cli.main import run_command
 from gnnexp.cli.sweeping.definition import load_sweep
 from gnnexp.errors import ConfigError
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.queries.answer import answers_of, table_of
-from gnnexp.reports.queries.query import query_names, read_query
+from gnnexp.reports.answer import answers_of, table_of
+from gnnexp.reports.query import query_names, read_query
 from gnnexp.reports.table import TextTable
 
 RUNS = "/* runs */\nSELECT run FROM runs\n"

@@ -17,7 +17,7 @@ from gnnexp.cli.sweeping.definition import load_sweep
 from gnnexp.config.folders import product_sweeps
 from gnnexp.errors import ConfigError
 from gnnexp.record.runs import RecordedRun, read_run
-from gnnexp.reports.queries.query import query_names
+from gnnexp.reports.query import query_names
 
 make_table, draw = both_of("splitting")
 Batches = list[list[list[int]]]  # [steps][layers][ranks]

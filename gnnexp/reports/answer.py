@@ -21,7 +21,7 @@ from gnnexp.reports.figures.drawing import save
 from gnnexp.reports.labels import ALWAYS, flat_values, label_runs, said, setting_of
 from gnnexp.reports.published_cells import cells
 from gnnexp.reports.published_graphs import fraction_of_targets, graph_like, published_graph
-from gnnexp.reports.queries.query import VIEWS, Query
+from gnnexp.reports.query import VIEWS, Query
 from gnnexp.reports.table import TextTable, stack
 
 if TYPE_CHECKING:
@@ -215,4 +215,4 @@ class _Asking:
 
 
 def _sql(name: str) -> str:
-    return (resources.files("gnnexp.reports.queries") / f"{name}.sql").read_text(encoding="utf-8")
+    return (resources.files("gnnexp.reports") / "queries" / f"{name}.sql").read_text(encoding="utf-8")

@@ -6,18 +6,15 @@ import argparse
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from rich.console import Console
+from torch import Tensor
+
 from gnnexp.cli.console import make_console
-from gnnexp.cli.looking.sampled import (
-    WIDE_SCALE,
-    advised_by_sample,
-    document_of_sample,
-    show_classes,
-    show_command,
-    show_sample,
-)
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.folders import check_new_file
 from gnnexp.components.texts import hydra_text, yaml_of
@@ -28,17 +25,22 @@ from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.looking.facts import Facts, facts_of_graph
 from gnnexp.datasets.looking.guess import FormatGuess, recognised
 from gnnexp.datasets.looking.sample import Sample
-from gnnexp.datasets.looking.sampled import facts_of_sample
+from gnnexp.datasets.looking.sampled import SampledFacts, facts_of_sample
 from gnnexp.datasets.reading.names import GraphNames, names_of
 from gnnexp.datasets.tables.dataset import Tables
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import build
+from gnnexp.files.disk import write_bytes
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.format import open_graph
 from gnnexp.preparation.unchanged import unchanged
 
 _AS_IT_IS = ("dataset.symmetrize=false", "dataset.self_loops=keep", "dataset.duplicates=keep")
 _MANY_CLASSES = 50
+# Spreads of columns above this differ too much for training without standardization.
+_WIDE_SCALE = 10.0
+# The most classes that are named, and those that are drawn.
+_MOST_NAMED, _MOST_DRAWN = 10, 30
 _TYPED_LINKS = "task.decoder._target_=gnnexp.tasks.decoders.DistMult"
 
 
@@ -86,9 +88,7 @@ def _whole(guess: FormatGuess, chosen: Sequence[str], folder: Path, options: arg
         **_to_run([*chosen, *_known(_advised(graph, facts), chosen), *_merging(facts, chosen)]),
     }
     if options.picture:
-        from gnnexp.cli.looking.picture import draw_picture
-
-        draw_picture(graph, facts, names.classes, Path(options.picture))
+        _draw_picture(graph, facts, names.classes, Path(options.picture))
     _show(guess, document)
     return document
 
@@ -112,11 +112,11 @@ def _of_sample(
         "format": guess.format,
         "sampled": True,
         **dict.fromkeys(field.name for field in fields(Facts)),
-        **document_of_sample(facts, sample),
+        **_document_of_sample(facts, sample),
         "may_be_classes": dict(guess.classes),
-        **_to_run([*chosen, *advised_by_sample(facts)]),
+        **_to_run([*chosen, *_advised_by_sample(facts)]),
     }
-    show_sample(document)
+    _show_sample(document)
     return document
 
 
@@ -158,7 +158,7 @@ def _advised(graph: Graph, facts: Facts) -> list[str]:
         lines.append("task=node_regression")
     if graph.features is None:
         lines.append("feature_store=embedding")
-    elif not facts.sparse_features and _differ_in_scale(graph):
+    elif isinstance(graph.features, Tensor) and bool((graph.features.std(0) > _WIDE_SCALE).any()):
         lines.append("dataset.standardize=true")
     return lines
 
@@ -175,14 +175,6 @@ def _without_weights(graph: Graph, facts: Facts) -> list[str]:
     if facts.relations == 1 or graph.edge_weights is None:
         return []
     return ["model=rgcn, for several relations, takes no weights of edges: the command has dataset.weight=null"]
-
-
-def _differ_in_scale(graph: Graph) -> bool:
-    """Whether columns of numbers have very different or large values."""
-    assert not isinstance(graph.features, type(None))
-    values = graph.features
-    spread = values.std(0)  # type: ignore[union-attr]
-    return bool((spread > WIDE_SCALE).any())
 
 
 def surprises(facts: Facts) -> list[str]:
@@ -235,6 +227,43 @@ def surprises(facts: Facts) -> list[str]:
     return texts
 
 
+def _document_of_sample(facts: SampledFacts, sample: Sample) -> dict[str, Any]:
+    """The known figures."""
+    return {
+        "rows_read": facts.rows_read,
+        "num_bytes": sample.num_bytes,
+        "exact": facts.exact,
+        "vertices": facts.vertices,
+        "edges": facts.edges,
+        "types": list(facts.types.values()) if len(facts.types) > 1 else [],
+        "relations": len(facts.relations),
+        "features": facts.features,
+        "classes": list(facts.counts),
+        "names": {
+            "types": list(facts.types),
+            "classes": list(facts.classes),
+            "relations": list(facts.relations),
+            "columns": {},
+        },
+        "notes": list(facts.notes),
+        "surprises": [],
+    }
+
+
+def _advised_by_sample(facts: SampledFacts) -> list[str]:
+    """Further overrides with which the tables can be trained on."""
+    lines = ["model=rgcn"] if len(facts.relations) > 1 else []
+    if facts.real:
+        lines.append("task=node_regression")
+    elif not facts.classes:
+        lines += ["task=link_prediction", "dataset.link_split={val:0.05,test:0.1}"]
+    if facts.features == 0:
+        lines.append("feature_store=embedding")
+    elif facts.spread > _WIDE_SCALE:
+        lines.append("dataset.standardize=true")
+    return lines
+
+
 def _typed(override: str) -> str:
     """An override as it is typed in a shell."""
     special = set(" {}[]()'\"$&;|<>*?\\#~")
@@ -245,8 +274,6 @@ def _typed(override: str) -> str:
 
 def _save(path: Path, overrides: Sequence[str]) -> None:
     """Write the dataset as a choice for `--config-dir`: `<dir>/dataset/<name>.yaml`."""
-    from gnnexp.files.disk import write_bytes
-
     config = compose(list(overrides)).config["dataset"]
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, yaml_of(config).encode())
@@ -264,7 +291,7 @@ def _show(guess: FormatGuess, document: Mapping[str, Any]) -> None:
         say("types: " + ", ".join(f"{kind} {count:,}" for kind, count in zip(kinds, facts["types"], strict=True)))
     if names.get("relations") and len(names["relations"]) > 1:
         say("relations: " + ", ".join(names["relations"]))
-    show_classes(console, facts)
+    _show_classes(console, facts)
     say(
         f"edges of a vertex: {degree['min']:.0f} to {degree['max']:.0f}, median {degree['median']:.0f}, mean "
         f"{degree['mean']:.1f}"
@@ -273,4 +300,73 @@ def _show(guess: FormatGuess, document: Mapping[str, Any]) -> None:
         say(f"  {note}")
     for surprise in facts["surprises"]:
         say(f"  note: {surprise}")
-    show_command(console, facts)
+    _show_command(console, facts)
+
+
+def _show_sample(document: Mapping[str, Any]) -> None:
+    """Print the document of a sample."""
+    console, names = make_console(), document["names"]
+    about = "" if document["exact"] else "about "
+    vertices = "unknown number of" if document["vertices"] is None else f"{about}{document['vertices']:,}"
+    width = "unknown number of" if document["features"] is None else f"{document['features']:,}"
+    say = console.print
+    say(f"{document['format']}: {vertices} vertices, {about}{document['edges']:,} edges, {width} features")
+    say(
+        f"from a sample of {document['rows_read']:,} rows ({document['num_bytes'] / 1e9:.1f} GB in all): duplicates, "
+        "degrees and components need all rows, with --whole"
+    )
+    if document["types"]:
+        counts = (("?" if count is None else f"{about}{count:,}") for count in document["types"])
+        say("types: " + ", ".join(f"{kind} {count}" for kind, count in zip(names["types"], counts, strict=True)))
+    if len(names["relations"]) > 1:
+        say("relations: " + ", ".join(names["relations"]))
+    _show_classes(console, document)
+    for note in document["notes"]:
+        say(f"  {note}")
+    _show_command(console, document)
+
+
+def _show_classes(console: Console, document: Mapping[str, Any]) -> None:
+    """Print the largest classes, or the range of real numbers."""
+    if values := document["label_values"]:
+        console.print(f"labels are real numbers: {values['min']:.5g} to {values['max']:.5g}, mean {values['mean']:.5g}")
+    if not document["classes"]:
+        return
+    sizes = document["classes"]
+    names = document["names"].get("classes") or [str(number) for number in range(len(sizes))]
+    order = sorted(zip(names, sizes, strict=True), key=lambda pair: -pair[1])
+    more = f", and {len(order) - _MOST_NAMED} more" if len(order) > _MOST_NAMED else ""
+    console.print(
+        ("classes in the sample: " if document["sampled"] else "classes: ")
+        + ", ".join(f"{name} {count:,}" for name, count in order[:_MOST_NAMED])
+        + more
+    )
+
+
+def _show_command(console: Console, document: Mapping[str, Any]) -> None:
+    """Print columns that may have classes, if there are none, and the command."""
+    if not (document["classes"] or document["label_values"]) and document["may_be_classes"]:
+        columns = ", ".join(f"{name} ({count} values)" for name, count in document["may_be_classes"].items())
+        console.print(f"no labels: a column may have the classes: {columns}; name it with --label")
+    console.print("train on it:")
+    print(f"  {document['command']}")
+
+
+def _draw_picture(graph: Graph, facts: Facts, classes: Sequence[str], path: Path) -> None:
+    """Write the picture to `path`, whose ending says the format (`.png`, `.svg`, `.pdf`)."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.5), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    degree = (graph.in_degree + graph.out_degree).numpy()
+    values, counts = np.unique(degree, return_counts=True)
+    left.loglog(values[values > 0], counts[values > 0], ".")
+    left.set(xlabel="edges of a vertex", ylabel="vertices", title=f"{facts.isolated:,} vertices without edges")
+    names = list(classes) or [str(number) for number in range(len(facts.classes))]
+    shown = sorted(zip(facts.classes, names, strict=True), reverse=True)[:_MOST_DRAWN]
+    right.bar([name for _, name in shown], [count for count, _ in shown])
+    right.set(ylabel="vertices", title=f"{len(facts.classes)} classes")
+    right.tick_params(axis="x", rotation=90)
+    content = BytesIO()
+    figure.savefig(content, format=path.suffix.removeprefix(".") or "png")
+    write_bytes(path, content.getvalue())

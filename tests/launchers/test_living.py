@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from gnnexp.files.pulse import process_table
-from gnnexp.launchers.elsewhere.silent import GONE, ranks_of
+from gnnexp.launchers.living import GONE, ranks_of
 from gnnexp.record.attempts import note
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from gnnexp.cli.sweeping.processes import STATES, processes_of
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.files.regular import open_regular
-from gnnexp.launchers.elsewhere.prepared import is_prepared
+from gnnexp.launchers.elsewhere import is_prepared
 from gnnexp.launchers.queue.slurm_jobs import read_job_id
 from gnnexp.provenance.older import as_today
 from gnnexp.record.archive import imported_from

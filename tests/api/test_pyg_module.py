@@ -10,7 +10,7 @@ import pytest
 import torch
 from untrained import untrained
 
-from gnnexp.api.exporting.module import exported
+from gnnexp.api.pyg_module import exported
 from gnnexp.api.trained import TrainedModel
 from gnnexp.errors import ConfigError
 from gnnexp.graph.graph import Graph

@@ -11,8 +11,8 @@ import yaml
 from rich.console import Console
 
 from gnnexp.cli.console import made_table, make_console
-from gnnexp.cli.listing.runs import RUN_HEADER, SHOWN, RunSummary, list_runs, newest
 from gnnexp.cli.output import Answer
+from gnnexp.cli.runs import RUN_HEADER, SHOWN, RunSummary, list_runs, newest
 from gnnexp.components.signature import unknown
 from gnnexp.config.folders import ConfigFolders, find_folders, product_folder, product_sweeps
 from gnnexp.config.plugins import note_left_out

@@ -62,9 +62,9 @@ def _export_model(options: argparse.Namespace) -> int:
     ConfigError.raise_all(problems)
     import torch
 
-    from gnnexp.api.exporting.module import exported
+    from gnnexp.api.pyg_module import exported
     from gnnexp.api.trained import load
-    from gnnexp.cli.listing.runs import named_run
+    from gnnexp.cli.runs import named_run
 
     model = exported(load(named_run(options.names[0]), trust=options.trust), out.stem)
     content = io.BytesIO()
@@ -77,7 +77,7 @@ def _export_model(options: argparse.Namespace) -> int:
 
 
 def _is_ours(path: Path) -> bool:
-    from gnnexp.api.exporting.module import MARK
+    from gnnexp.api.pyg_module import MARK
 
     with path.open("rb") as file:
         return file.read(len(MARK)) == MARK.encode()

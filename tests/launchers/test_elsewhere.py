@@ -13,7 +13,8 @@ import pytest
 
 from gnnexp.errors import ConfigError
 from gnnexp.files.pulse import process_table
-from gnnexp.launchers.elsewhere.ends import check_silent, end_of_ranks, standing
+from gnnexp.launchers.elsewhere import end_of_ranks, standing
+from gnnexp.launchers.living import check_silent
 from gnnexp.record.attempts import note
 
 ELSEWHERE = "pod/another"

@@ -1,22 +1,23 @@
-"""How a run ended whose ranks nobody watched, from the status files of the ranks alone."""
+"""Which ranks of a run are alive, from their status files: also those that nobody watches."""
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.files.pulse import process_table
-from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.queue.evidence import SILENT_S
-from gnnexp.launchers.status import Death, Status, judge, missed_at, read_statuses
+from gnnexp.launchers.status import Status, read_statuses
 from gnnexp.record.attempts import BUSY, read_attempts
 
+# The state of a rank that ended without a last word.
+GONE = "gone"
 _CLOCK_S = 2.0  # psutil gives the start of a process with the error of the machine's boot time
 
 
@@ -65,20 +66,6 @@ def check_alone(run_dir: Path, rank: int) -> None:
             )
 
 
-def end_of_ranks(run_dir: Path, num_ranks: int) -> Outcome:
-    """The outcome of a run of which no rank is alive and at least one has started."""
-    statuses = read_statuses(run_dir)
-    states = {status.rank: status.state for status in statuses}
-    if len(states) == num_ranks and set(states.values()) == {"finished"}:
-        return Outcome(0, "finished")
-    if "stopped" in states.values() and "failed" not in states.values():
-        said = "the ranks were stopped"
-        return Outcome(1, "failed", said, said, "interrupted")
-    deaths = [Death(status.rank, None, missed_at(status)) for status in statuses if status.state == "running"]
-    missing = [Death(rank, None, math.inf, started=False) for rank in range(num_ranks) if rank not in states]
-    return judge(run_dir, [*deaths, *missing])
-
-
 def check_silent(run_dir: Path) -> None:
     """Check that no rank of the run is alive.
 
@@ -113,11 +100,24 @@ def is_recorded(run_dir: Path) -> bool:
     return bool(last) and last[0]["event"] == "end" and last[0].get("status") != "submitted"
 
 
-def standing(run_dir: Path) -> str:
-    """The state of a prepared run in words; empty if its end is recorded."""
+def ranks_of(run_dir: Path) -> list[Status]:
+    """The status of every rank, in order of rank. The recorded end of the run says how a rank ended that is gone.
+
+    After a recorded end no rank is alive, also on machines whose processes cannot be seen from here.
+    """
     statuses = read_statuses(run_dir)
-    if living(statuses):
-        return "running"
-    if is_recorded(run_dir):
-        return ""
-    return f"ended (gnnexp finalize {run_dir})" if statuses else "prepared (its ranks have not started)"
+    over = is_recorded(run_dir)
+    alive = {status.rank for status in ([] if over else living(statuses))}
+    said = str(read_attempts(run_dir)[-1].get("reason") or "") if over else ""
+    return [
+        replace(status, state=GONE, reason=_reason(status, said))
+        if status.state == "running" and status.rank not in alive
+        else status
+        for status in statuses
+    ]
+
+
+def _reason(status: Status, said: str) -> str:
+    """How a rank ended that is gone: what the end of the run says of it, or that nothing is known."""
+    begin = f"rank {status.rank} on {status.host} "
+    return said.removeprefix(begin) if said.startswith(begin) else "it ended without a last word"

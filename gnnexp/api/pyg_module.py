@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gnnexp.api.exporting.twins import WITH_TWINS, Edges, Twin, edge_use_of, own_module, twin_of, why_none
+from gnnexp.api.pyg_twins import WITH_TWINS, Edges, Twin, edge_use_of, own_module, twin_of, why_none
 from gnnexp.api.trained import TrainedModel
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.models.decoupled import DecoupledModel

@@ -1,7 +1,7 @@
 """Layers of PyTorch Geometric that compute the same as layers of gnnexp, and their parameters.
 
 The formulas are equal on every graph, with parallel edges and self loops. Where PyG treats self loops or degrees
-differently, the exported code prepares the edges (`gnnexp.api.exporting.module`).
+differently, the exported code prepares the edges (`gnnexp.api.pyg_module`).
 """
 
 from __future__ import annotations
