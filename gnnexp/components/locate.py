@@ -10,7 +10,9 @@ import importlib
 import inspect
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import is_dataclass
+from importlib.util import find_spec
 from types import FunctionType
 from typing import Any, get_type_hints
 
@@ -126,7 +128,16 @@ def missing_module(key: str, value: object, error: ModuleNotFoundError) -> Probl
     package = (error.name or "").partition(".")[0]
     if is_requirement(package) or package in PLUGINS:
         return missing_package(key, value, package)
-    return Problem(key, value, f"module {error.name} does not exist", "correct the name, or put it on PYTHONPATH")
+    repair = "correct the name, or put it on PYTHONPATH"
+    if missing_packages([package]):  # for example a plug-in that was uninstalled
+        repair = f"install the package that has {package}, put it on PYTHONPATH, or correct the name"
+    return Problem(key, value, f"module {error.name} does not exist", repair)
+
+
+def missing_packages(names: Iterable[str]) -> list[str]:
+    """The topmost packages of dotted names that Python does not find. Nothing is imported."""
+    packages = {name.partition(".")[0] for name in names} - set(sys.modules)
+    return sorted(package for package in packages if package and find_spec(package) is None)
 
 
 def choice_of(component: object) -> str:

@@ -148,6 +148,14 @@ def own_files(config: Mapping[str, Any]) -> list[Path]:
     return sorted(_own_sources(modules_of(config)).values())
 
 
+def uninstalled(own: Iterable[str]) -> list[str]:
+    """Those of the names in `RunCode.own` that are distributions with versions, and are not installed any more."""
+    versions = [version for name in own for version in name.split(", ") if "==" in version]
+    return [
+        version for version in versions if not any(importlib.metadata.distributions(name=version.partition("==")[0]))
+    ]
+
+
 def _own_code(modules: Iterable[str]) -> dict[str, str]:
     """Digests of the code outside of gnnexp that `modules` may execute.
 

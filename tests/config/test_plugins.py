@@ -191,3 +191,26 @@ def test_a_plug_in_that_is_found_twice_is_one(
     install("good-models", tmp_path, good="an_older")
     monkeypatch.setattr("sys.path", [*sys.path, str(tmp_path)])
     assert [plugin.conf.parent.name for plugin in find_folders(None).plugins.working] == ["good"]
+
+
+def test_a_run_whose_plugin_is_uninstalled_says_how_it_goes_on(
+    tmp_path: Path, install: Install, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Resumed, it names the distribution with its version; a new run names the package."""
+    install("good-models", good="good")
+    assert run_command(["prepare", *DIGITS, "model=good", "hydra.run.dir=begun"]) == 0
+    (tmp_path / "site").rename(tmp_path / "gone")
+    for name in ("good", "good.mine"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    capsys.readouterr()
+    assert run_command(["resume", "begun"]) == 2
+    said = capsys.readouterr().err
+    assert "module good.mine does not exist" in said or "module good does not exist" in said
+    assert "fix: install the package that has good, put it on PYTHONPATH, or correct the name" in said
+    assert "it began with good-models==1.0, which Python does not find any more" in said
+    assert "pip install good-models==1.0), then: gnnexp resume begun" in said and "start a new run" not in said
+    assert run_command(["run", *DIGITS, "model._target_=good.mine.Mine"]) == 2
+    assert "install the package that has good, put it on PYTHONPATH, or correct the name" in capsys.readouterr().err
+    (tmp_path / "gone").rename(tmp_path / "site")
+    run_command(["resume", "begun", "hardware.launcher.worker_module=pretending_worker"])
+    assert "going on with begun" in capsys.readouterr().out

@@ -16,9 +16,10 @@ from gnnexp.cli.output import Answer
 from gnnexp.cli.running.execute import answer_of, carry_out, complete, tell_preflight, tell_result, write_job
 from gnnexp.cli.running.prepare import config_problems, inputs_of, prepare
 from gnnexp.cli.runs import named_run, read_job
+from gnnexp.components.locate import missing_packages
 from gnnexp.config.overrides import CHANGEABLE, changed
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.experiment.build import experiment_of, read, tracker_of
+from gnnexp.experiment.build import read, tracker_of
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.run_key import run_key
 from gnnexp.launchers.base import Launchers, Outcome
@@ -29,7 +30,8 @@ from gnnexp.launchers.queue.controller import Controller
 from gnnexp.launchers.queue.evidence import SILENT_S, job_state_of, last_sign
 from gnnexp.launchers.queue.slurm_jobs import forget_submission
 from gnnexp.paradigms.external.command import external_command, program_files
-from gnnexp.provenance.code import RunCode, code_of_config, package_digest
+from gnnexp.provenance.code import RunCode, code_of_config, package_digest, targets_in, uninstalled
+from gnnexp.provenance.older import name_today
 from gnnexp.provenance.recorded import (
     RESULT_VERSION,
     is_of_other_version,
@@ -100,19 +102,33 @@ def resume(
     reading = read(config)
     if problems := config_problems(reading):
         if not all(problem.key.startswith(CHANGEABLE) for problem in reading.problems):
-            problems.append(
-                Problem(
-                    "resume",
-                    str(run_dir),
-                    "a run keeps the options that it began with, and this version of gnnexp does not accept them",
-                    "start a new run",
-                )
-            )
+            problems.append(_lost_problem(run_dir, job))
         raise ConfigError(problems)
-    experiment = experiment_of(config)
+    experiment = reading.experiment
+    assert experiment is not None
     reopen_run(run_dir, experiment, console, changed_code=changed_code, job_ended=job_ended, controller=controller)
     with Launchers() as launchers:
         return carry_out(run_dir, experiment, console, launchers)
+
+
+def _lost_problem(run_dir: Path, job: Mapping[str, Any]) -> Problem:
+    """Why the options are refused with which the run began: its packages are not installed, or gnnexp is another."""
+    missing = missing_packages(map(name_today, targets_in(job["config"])))
+    if not missing:
+        return Problem(
+            "resume",
+            str(run_dir),
+            "a run keeps the options that it began with, and this version of gnnexp does not accept them",
+            "start a new run",
+        )
+    began = uninstalled(own_of(job["provenance"].get("code")))
+    return Problem(
+        "resume",
+        str(run_dir),
+        f"it began with {', '.join(began or missing)}, which Python does not find any more",
+        f"install that again{f' (pip install {shlex.join(began)})' if began else ' or put it on PYTHONPATH'}, then: "
+        f"gnnexp resume {shlex.quote(str(run_dir))}",
+    )
 
 
 def reopen_run(
