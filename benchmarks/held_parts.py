@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gnnexp.job import Job
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.model_averaging import AveragingTrainer, ModelAveraging
 from gnnexp.paradigms.parts.active_part import ActivePart
 from gnnexp.paradigms.trainer import Trainer

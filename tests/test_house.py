@@ -49,7 +49,7 @@ RECORDS = {
     "components/signature.py": "keys of a node against a signature",
     "experiment/optimization.py": "options of torch's classes, passed on to them",
     "components/facts.py": "facts read from job.json",
-    "job.py": "what was chosen for the user, recorded",
+    "paradigms/job.py": "what was chosen for the user, recorded",
     "datasets/formats/dgl/": "content of files",
     "datasets/formats/pyg/": "attributes of a graph of PyG",
     "datasets/published/planetoid.py": "content of files",

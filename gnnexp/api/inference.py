@@ -23,9 +23,9 @@ from gnnexp.feature_stores.local import LocalOptions
 from gnnexp.files.disk import in_words, writing
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
-from gnnexp.job import Job
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.models.model import Model
+from gnnexp.paradigms.job import Job
 from gnnexp.tasks.base import Task
 from gnnexp.tasks.decoders import Decoder
 from gnnexp.tasks.ranking import Scorer, pair_scores

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from gnnexp.components.facts import GraphFacts
 from gnnexp.components.plan import Drawn
 from gnnexp.experiment.experiment import Experiment, Method
-from gnnexp.job import Job
 from gnnexp.paradigms.checks import has_pairs
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.trainer import Trainer
 
 

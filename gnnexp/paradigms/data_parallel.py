@@ -18,7 +18,6 @@ from gnnexp.errors import Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.sparse import InputRows
-from gnnexp.job import Job
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.checks import (
     batch_thread_problems,
@@ -29,6 +28,7 @@ from gnnexp.paradigms.checks import (
     refuses_hidden_links,
     whole_row_problems,
 )
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.global_batch import Ready
 from gnnexp.paradigms.loops.mini_batch import MiniBatchTrainer, approximated
 from gnnexp.paradigms.loops.rank_batch import RankBatch

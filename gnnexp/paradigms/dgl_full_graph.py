@@ -13,10 +13,10 @@ from gnnexp.components.facts import GraphFacts
 from gnnexp.components.plan import Plan, Sizes
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.job import Job
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.checks import edge_weight_problems
 from gnnexp.paradigms.dgl_reference import DGLTrainer, dgl_needs, dgl_problems, epoch_seed
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.trainer import EpochCounts, Trainer
 from gnnexp.tasks.base import Examples
 

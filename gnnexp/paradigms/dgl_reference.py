@@ -29,7 +29,6 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import SparseRows
-from gnnexp.job import Job
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.measure.ledger import Traffic, all_reduce_bytes
 from gnnexp.measure.phases import Phase
@@ -46,6 +45,7 @@ from gnnexp.paradigms.checks import (
     whole_topology_problems,
 )
 from gnnexp.paradigms.dgl_layers import SUPPORTED, DGLStack, adds_self_loops, refusal_of
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.trainer import B, EpochCounts, Trainer
 from gnnexp.tasks.base import Examples
 

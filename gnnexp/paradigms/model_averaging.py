@@ -24,11 +24,11 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.parts import PartSizes
 from gnnexp.graph.sparse import Rows
-from gnnexp.job import Job
 from gnnexp.kernels.pool import Pool
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.paradigms.checks import link_problems, plain_feature_problems, whole_topology_problems
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.global_batch import AutogradTrainer, Ready
 from gnnexp.paradigms.loops.pipeline import prepared
 from gnnexp.paradigms.loops.rank_batch import of_vertices

@@ -25,7 +25,6 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.sparse import Rows
-from gnnexp.job import Job
 from gnnexp.measure.memory import give_back_heap
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.checks import (
@@ -36,6 +35,7 @@ from gnnexp.paradigms.checks import (
     learns_weights,
     part_per_rank_problems,
 )
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.chunking import Chunking
 from gnnexp.paradigms.loops.computed import Computed
 from gnnexp.paradigms.loops.full_graph import FullGraphTrainer, RankGraph, Whole, full_graph_problems

@@ -30,7 +30,6 @@ from gnnexp.feature_stores.sliced import SlicedStore, slice_bounds
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.packing import pack_block, unpack_block
 from gnnexp.graph.sparse import Rows
-from gnnexp.job import Job
 from gnnexp.kernels.crossing import back
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
@@ -41,6 +40,7 @@ from gnnexp.paradigms.checks import (
     refuses_hidden_links,
 )
 from gnnexp.paradigms.columns.sliced_layer import Pull, SlicedLayer
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.global_batch import Ready
 from gnnexp.paradigms.loops.mini_batch import MiniBatchTrainer, approximated
 from gnnexp.paradigms.loops.rank_batch import RankBatch

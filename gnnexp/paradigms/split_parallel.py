@@ -25,7 +25,6 @@ from gnnexp.errors import ConfigError, Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.sparse import Rows
-from gnnexp.job import Job
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.checks import (
     batch_thread_problems,
@@ -37,6 +36,7 @@ from gnnexp.paradigms.checks import (
     refuses_hidden_links,
     whole_row_problems,
 )
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.computed import Computed
 from gnnexp.paradigms.loops.global_batch import Ready
 from gnnexp.paradigms.loops.mini_batch import MiniBatchTrainer, approximated

@@ -17,7 +17,6 @@ from gnnexp.components.facts import GraphFacts
 from gnnexp.components.plan import Plan, Resident, Sizes
 from gnnexp.errors import ConfigError, Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.job import Job
 from gnnexp.models.layer import Layer
 from gnnexp.ops.products import matmul_problems
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
@@ -26,6 +25,7 @@ from gnnexp.paradigms.columns.checks import chunk_cost, column_problems, coupled
 from gnnexp.paradigms.columns.coupled import CoupledTrainer
 from gnnexp.paradigms.columns.decoupled import DecoupledTrainer
 from gnnexp.paradigms.columns.edge_attention import AttentionWork
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.chunking import UNCUT, Chunking
 from gnnexp.paradigms.loops.full_graph import full_graph_problems
 from gnnexp.paradigms.trainer import Trainer

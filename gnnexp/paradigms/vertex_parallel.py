@@ -21,8 +21,8 @@ from gnnexp.components.locate import choice_of
 from gnnexp.components.plan import Plan, Sizes
 from gnnexp.errors import ConfigError, Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.job import Job
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.chunking import UNCUT, Chunking
 from gnnexp.paradigms.loops.local_chunks import chunk_problems
 from gnnexp.paradigms.trainer import Trainer

@@ -16,8 +16,8 @@ from gnnexp.experiment.build import experiment_of
 from gnnexp.feature_stores.embedding import EmbeddingStore
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
-from gnnexp.job import Job
 from gnnexp.paradigms.base import trainer_of
+from gnnexp.paradigms.job import Job
 from gnnexp.training.assemble import Artifacts, assemble
 from gnnexp.training.optimization import Optimization
 

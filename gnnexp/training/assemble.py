@@ -32,7 +32,6 @@ from gnnexp.graph.parts import Parts, open_parts
 from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.graph.storage.format import open_graph
 from gnnexp.graph.storage.presample import open_presample
-from gnnexp.job import Job
 from gnnexp.kernels.pool import Pool
 from gnnexp.measure.marks import Marks, Measure
 from gnnexp.measure.memory import reset_host_peak
@@ -40,6 +39,7 @@ from gnnexp.measure.phases import PhaseTimer
 from gnnexp.models.layer import Degrees
 from gnnexp.models.model import Model
 from gnnexp.ops.products import full_precision, how
+from gnnexp.paradigms.job import Job
 from gnnexp.preparation.preflight import estimate_memory
 from gnnexp.tasks.base import Task
 from gnnexp.tiers.tier import DeviceTier

@@ -28,10 +28,10 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.graph.subset import contains, with_neighbours
-from gnnexp.job import Job
 from gnnexp.measure.available import available_memory
 from gnnexp.measure.memory import MappedPages, give_back_heap, host_peak_bytes, reset_host_peak
 from gnnexp.models.model import Model
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.targets import targets_of_rank
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.samplers.full import FullOptions

@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.optimization import reads_metric
-from gnnexp.job import Job
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.trainer import Trainer
 
 

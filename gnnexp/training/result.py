@@ -9,7 +9,7 @@ from typing import Any
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.experiment.build import train_of
-from gnnexp.job import Job
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.provenance.code import RunCode, package_digest
 from gnnexp.provenance.machine import read_node, this_node

@@ -9,8 +9,8 @@ from typing import Any
 
 from gnnexp.comm.slices import slices_of
 from gnnexp.errors import DataError, Problem
-from gnnexp.job import Job
 from gnnexp.measure.record import RankRecord, losses_of_others, record_of
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.record.records import EpochLog
 from gnnexp.training.best import Best

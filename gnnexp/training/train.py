@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from gnnexp.errors import DivergedError
-from gnnexp.job import Job
 from gnnexp.measure.ledger import Traffic
 from gnnexp.measure.memory import TensorMeter, host_peak_bytes, reset_host_peak
 from gnnexp.measure.record import RankRecord, record_of, reduce_epoch, step_losses
 from gnnexp.measure.trace import tracing
 from gnnexp.paradigms.base import trainer_of
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.record.records import EpochLog
 from gnnexp.training.best import Best, ending

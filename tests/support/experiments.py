@@ -17,8 +17,8 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.seen import facts_of
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.parts import Parts
-from gnnexp.job import Job
 from gnnexp.paradigms.base import Paradigm, trainer_of
+from gnnexp.paradigms.job import Job
 from gnnexp.preparation.preflight import MemoryEstimate, estimate_memory
 from gnnexp.record.records import EpochLog, read_epochs
 from gnnexp.testing.steps import MODELS, small_config

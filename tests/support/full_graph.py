@@ -14,12 +14,12 @@ from gnnexp.components.facts import GraphFacts
 from gnnexp.components.plan import Plan, Sizes
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.sparse import Rows
-from gnnexp.job import Job
 from gnnexp.models.decoupled import DecoupledModel
 from gnnexp.models.gat import GATOptions
 from gnnexp.models.layer import Destinations, Layer, Traits
 from gnnexp.models.model import Model, ModelOptions
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.computed import Computed
 from gnnexp.paradigms.loops.full_graph import RankGraph, Whole, WholeGraphTrainer
 from gnnexp.samplers.expansion import Expansion

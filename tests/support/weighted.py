@@ -11,10 +11,10 @@ from torch import Tensor
 
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.graph import Graph
-from gnnexp.job import Job
 from gnnexp.models.layer import Layer
 from gnnexp.models.model import Model
 from gnnexp.models.sage import SAGELayer, SAGEOptions
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.paradigms.vertex_parallel import VertexParallel
 from gnnexp.paradigms.vertices.vertex_cut import VertexCutTrainer

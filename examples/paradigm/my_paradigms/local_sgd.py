@@ -20,9 +20,9 @@ from gnnexp.components.plan import Plan, Sizes
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.optimization import entries_of
-from gnnexp.job import Job
 from gnnexp.paradigms.checks import plain_feature_problems, whole_topology_problems
 from gnnexp.paradigms.data_parallel import DataParallel, DataParallelTrainer, Loaded
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.trainer import Trainer
 
 

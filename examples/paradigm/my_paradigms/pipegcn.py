@@ -19,8 +19,8 @@ from gnnexp.components.facts import GraphFacts
 from gnnexp.components.plan import Plan, Sizes
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.job import Job
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.paradigms.vertices.checks import kept_rows, part_and_halo, vertex_problems
 from gnnexp.paradigms.vertices.edge_cut import EdgeCutTrainer

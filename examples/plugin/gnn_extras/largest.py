@@ -14,8 +14,8 @@ from gnnexp.components.facts import GraphFacts
 from gnnexp.components.plan import Plan, Sizes
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.job import Job
 from gnnexp.paradigms.data_parallel import DataParallel, DataParallelTrainer, Loaded
+from gnnexp.paradigms.job import Job
 
 
 @dataclass(frozen=True)

@@ -77,59 +77,54 @@ def _planned(sweep: Sweep, options: argparse.Namespace) -> tuple[Tuning, list[Sy
         raise ConfigError(
             Problem("tune", sweep.name, "the sweep's file has no section `tune`", "add one: docs/howto/tune.md")
         )
-    more = {"trials": options.trials} if options.trials is not None else {}
-    tuning, problems = read_tuning({**sweep.tune, **more})
-    problems += trial_key_problems(tuning, [case.overrides for case in sweep.cases])
-    problems += [
-        Problem(
-            f"tune.distributions.{key}",
-            key,
-            "this key says what is compared, and is no hyper-parameter",
-            "vary it in axes",
-        )
-        for key in tuning.keys
-        if key.partition(".")[0] in COMPARED
-    ]
+    tuning, problems = _tuning_of(sweep, options)
     groups = _by_seed(sweep)
     composed: list[ComposedConfig] = []
     for case, members in groups:
         ends, wrong = _compose_ends(members[0], tuning, options)
-        if tuning.pruner != "none" and len(members) > 1:
-            wrong.append(
-                Problem(
-                    "tune.pruner",
-                    tuning.pruner,
-                    f"the system has {len(members)} seeds: pruning judges "
-                    "single runs, and a trial is judged by its mean",
-                    "pruner: none, or one seed",
-                )
-            )
         composed += ends[:1]
-        problems += [replace(problem, key=f"[{case.label}] {problem.key}") for problem in wrong]
+        problems += [
+            replace(problem, key=f"[{case.label}] {problem.key}")
+            for problem in [*wrong, *_seed_problems(tuning, len(members))]
+        ]
     ConfigError.raise_all(unique(problems))
     names = _names(composed)
-    problems += [
+    varied = [override_key(line) for case, _ in groups for line in case.label.split() if "=" in line]
+    report = {**sweep.report, "rows": list(dict.fromkeys(["system", *varied, *tuning.keys]))}
+    known = {key for config in composed for key in known_keys(config)}
+    problems = [
         problem
         for name, config in zip(names, composed, strict=True)
         for problem in _check_preset(name, config, tuning, options)
     ]
-    rows = list(
-        dict.fromkeys(
-            [
-                "system",
-                *(override_key(line) for case, _ in groups for line in case.label.split() if "=" in line),
-                *tuning.keys,
-            ]
-        )
-    )
-    report = {**sweep.report, "rows": rows}
-    known = {key for config in composed for key in known_keys(config)}
     ConfigError.raise_all([*problems, *check_named(read_layout(report), known, f"sweep {sweep.name}: ")])
     systems = [
         System(name, case.label, members, tuning, Search(tuning))
         for name, (case, members) in zip(names, groups, strict=True)
     ]
     return tuning, systems, report
+
+
+def _tuning_of(sweep: Sweep, options: argparse.Namespace) -> tuple[Tuning, list[Problem]]:
+    """The section `tune`, and what is wrong with it."""
+    more = {"trials": options.trials} if options.trials is not None else {}
+    tuning, problems = read_tuning({**sweep.tune, **more})
+    problems += trial_key_problems(tuning, [case.overrides for case in sweep.cases])
+    why = "this key says what is compared, and is no hyper-parameter"
+    problems += [
+        Problem(f"tune.distributions.{key}", key, why, "vary it in axes")
+        for key in tuning.keys
+        if key.partition(".")[0] in COMPARED
+    ]
+    return tuning, problems
+
+
+def _seed_problems(tuning: Tuning, num_seeds: int) -> list[Problem]:
+    """A problem if trials of several seeds would be pruned."""
+    if tuning.pruner == "none" or num_seeds == 1:
+        return []
+    why = f"the system has {num_seeds} seeds: pruning judges single runs, and a trial is judged by its mean"
+    return [Problem("tune.pruner", tuning.pruner, why, "pruner: none, or one seed")]
 
 
 def _by_seed(sweep: Sweep) -> list[tuple[Case, list[tuple[str, ...]]]]:

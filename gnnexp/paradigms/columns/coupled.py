@@ -16,12 +16,12 @@ from torch import Tensor
 from gnnexp.comm.tensor_split import ColumnLayout, even_bounds, gather, gather_all_rows, split
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.sparse import Rows, SparseRows
-from gnnexp.job import Job
 from gnnexp.kernels.counter import Purpose
 from gnnexp.models.decoupled import contract_layer
 from gnnexp.models.layer import ColumnCuts, Destinations, Layer
 from gnnexp.models.local import normalised_weights
 from gnnexp.paradigms.columns.trainer import ColumnTrainer
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.chunking import Chunking
 from gnnexp.paradigms.loops.full_graph import Whole, layer_by_layer
 from gnnexp.paradigms.loops.in_chunks import in_chunks, static_weights

@@ -17,7 +17,6 @@ from gnnexp.comm.background import Background
 from gnnexp.comm.tensor_split import ColumnLayout, even_bounds, gather, split
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.sparse import Rows
-from gnnexp.job import Job
 from gnnexp.models.decoupled import (
     DecoupledModel,
     Keys,
@@ -33,6 +32,7 @@ from gnnexp.paradigms.columns.edge_attention import AttentionWork, EdgeAttention
 from gnnexp.paradigms.columns.host_updates import HostUpdates, dense_updates
 from gnnexp.paradigms.columns.propagation import Pipeline, plan_exchanges, propagated
 from gnnexp.paradigms.columns.trainer import ColumnTrainer
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.chunking import Chunking
 from gnnexp.paradigms.loops.full_graph import Whole
 from gnnexp.paradigms.loops.in_chunks import in_chunks, static_weights

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from gnnexp.comm.tensor_split import gather_all_rows
 from gnnexp.graph.block import BatchKey, Block
-from gnnexp.job import Job
 from gnnexp.models.decoupled import Keys, propagation_weight
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.in_chunks import in_chunks
 from gnnexp.placement.chunks import Chunk, cut, rank_bounds
 

@@ -13,11 +13,11 @@ from torch.func import functional_call
 from gnnexp.components.options import with_options
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.sparse import Rows
-from gnnexp.job import Job
 from gnnexp.models.decoupled import Keys, dense_update
 from gnnexp.models.layer import Degrees
 from gnnexp.models.model import Model
 from gnnexp.ops.backends import elsewhere
+from gnnexp.paradigms.job import Job
 
 
 def dense_updates(model: Model, ids: Tensor, features: Rows, key: BatchKey | None) -> tuple[Tensor, Keys | None]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnnexp.comm.tensor_split import even_sizes
 from gnnexp.graph.block import Block
-from gnnexp.job import Job
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.chunking import Chunking
 from gnnexp.paradigms.loops.computed import Computed
 from gnnexp.paradigms.loops.full_graph import RankGraph, WholeGraphTrainer

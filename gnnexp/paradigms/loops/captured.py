@@ -22,9 +22,9 @@ from gnnexp.components.locate import choice_of
 from gnnexp.components.schema import WARM_UP_STEPS
 from gnnexp.errors import ConfigError, Problem, RunError
 from gnnexp.graph.block import BatchKey
-from gnnexp.job import Job
 from gnnexp.measure.ledger import Tag, Traffic
 from gnnexp.measure.phases import Tape
+from gnnexp.paradigms.job import Job
 
 Step = Callable[[], tuple[Tensor, int]]
 _FIX = "set train.cuda_graph=false"

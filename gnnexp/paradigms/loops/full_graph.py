@@ -20,8 +20,8 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.sparse import Rows
 from gnnexp.graph.subset import contains
-from gnnexp.job import Job
 from gnnexp.paradigms.checks import has_pairs, whole_row_problems
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.captured import CapturedStep, Counted
 from gnnexp.paradigms.loops.computed import Computed
 from gnnexp.paradigms.loops.global_batch import AutogradTrainer, GlobalBatchTrainer, Ready

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from gnnexp.graph.block import Batch
-from gnnexp.job import Job
 from gnnexp.measure.ledger import Counts
 from gnnexp.models.model import Model
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.computed import Computed
 from gnnexp.paradigms.loops.gradients import FlatGradients, Trained, assert_same_parameters, clip
 from gnnexp.paradigms.loops.rank_batch import RankBatch

@@ -18,9 +18,9 @@ from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.block import BatchKey, Block
 from gnnexp.graph.sparse import Rows
-from gnnexp.job import Job
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.models.model import ModelOptions
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.chunking import UNCUT, Chunking
 from gnnexp.paradigms.loops.in_chunks import in_chunks
 from gnnexp.placement.chunks import Chunk, ChunkCost

@@ -21,8 +21,8 @@ from torch import Tensor
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.sparse import InputRows
-from gnnexp.job import Job
 from gnnexp.paradigms.checks import normalises_by_block
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.global_batch import AutogradTrainer, Ready
 from gnnexp.paradigms.loops.pipeline import prepared
 from gnnexp.paradigms.loops.rank_batch import RankBatch

@@ -7,10 +7,10 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
 from typing import Any, TypeVar
 
-from gnnexp.job import Job
 from gnnexp.kernels.threads import begin_thread, threads_next_to
 from gnnexp.measure.ledger import Counts, Tally
 from gnnexp.measure.phases import Phase, Stretch
+from gnnexp.paradigms.job import Job
 from gnnexp.samplers.pipeline import prefetched
 
 B = TypeVar("B")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from gnnexp.graph.block import BatchKey
-from gnnexp.job import Job
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.rank_batch import RankBatch, from_owners
 from gnnexp.paradigms.loops.targets import Assign, StratifiedSchedule, TargetSchedule, targets_of_rank
 

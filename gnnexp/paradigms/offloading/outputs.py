@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from gnnexp.graph.subset import contains
-from gnnexp.job import Job
 from gnnexp.kernels.crossing import across
+from gnnexp.paradigms.job import Job
 from gnnexp.placement.chunks import Chunk
 from gnnexp.tasks.base import Examples
 from gnnexp.tiers.host_tier import HostTier

@@ -14,10 +14,10 @@ from torch import Tensor
 from gnnexp.comm.communicator import Communicator
 from gnnexp.components.facts import GraphFacts
 from gnnexp.graph.graph import Graph
-from gnnexp.job import Job
 from gnnexp.measure.memory import give_back_heap
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.models.local import has_constant_sums
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.chunking import Chunking
 from gnnexp.paradigms.offloading.memory import (
     LayerWork,

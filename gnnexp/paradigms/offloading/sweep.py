@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from gnnexp.graph.block import BatchKey
-from gnnexp.job import Job
 from gnnexp.kernels.crossing import across
 from gnnexp.measure.ledger import Tag
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.in_chunks import visit
 from gnnexp.paradigms.offloading.layer import OffloadLayer, backward_through
 from gnnexp.paradigms.offloading.neighbour_buffer import NeighbourBuffer

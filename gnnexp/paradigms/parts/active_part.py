@@ -11,8 +11,8 @@ from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.parts import Part, in_memory
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
-from gnnexp.job import Job
 from gnnexp.kernels.pool import Pool
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.targets import TargetSchedule
 from gnnexp.samplers.base import Sampler
 

@@ -20,8 +20,8 @@ from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.shuffle import Halo
 from gnnexp.graph.block import Block
 from gnnexp.graph.sparse import Rows
-from gnnexp.job import Job
 from gnnexp.measure.ledger import Tag
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.chunking import UNCUT, Chunking
 from gnnexp.paradigms.loops.computed import Computed
 from gnnexp.paradigms.loops.full_graph import RankGraph, Whole, WholeGraphTrainer

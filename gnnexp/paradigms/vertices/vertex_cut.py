@@ -20,11 +20,11 @@ from gnnexp.comm.arrival import FRESH, Arrival, KeptExchanges
 from gnnexp.comm.shuffle import reduce_max_home, shuffle
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.sparse import Rows
-from gnnexp.job import Job
 from gnnexp.kernels.counter import Purpose
 from gnnexp.models.decoupled import contract_layer
 from gnnexp.models.layer import Destinations, Layer
 from gnnexp.models.local import edge_weights, with_factors
+from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.computed import Computed
 from gnnexp.paradigms.loops.full_graph import RankGraph, Whole, WholeGraphTrainer, layer_by_layer
 from gnnexp.paradigms.trainer import EpochCounts
