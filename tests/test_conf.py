@@ -13,12 +13,12 @@ from gnnexp.cli.commands.sweep import known_keys
 from gnnexp.cli.sweeping.definition import Case, Sweep, load_sweep
 from gnnexp.config.compose import compose
 from gnnexp.config.folders import find_folders, product_folder, product_sweeps
-from gnnexp.config.overrides import check_choice, is_group, parse
+from gnnexp.config.overrides import choice_problem, is_group, parse
 from gnnexp.errors import Problem
 from gnnexp.experiment.build import read
 from gnnexp.experiment.kinds import COMPONENTS, kind_of
 from gnnexp.experiment.shape import node_problems
-from gnnexp.reports.layout import check_named, read_layout
+from gnnexp.reports.layout import layout_problems, read_layout
 
 CONF = product_folder("conf")
 FILES = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml"))
@@ -108,7 +108,7 @@ def check_sweep(sweep: Sweep, cases: Iterable[Case], known: set[str]) -> None:
         composed = compose(case.overrides)
         assert read(composed.config).problems == (), case.label
         known.update(known_keys(composed))
-    assert check_named(read_layout(sweep.report), known) == []
+    assert layout_problems(read_layout(sweep.report), known) == []
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -130,7 +130,7 @@ def wrong_choices(overrides: Iterable[str]) -> list[Problem]:
     folders = find_folders(None)
     groups = folders.groups()
     parsed, problems = parse(sorted({*overrides}))
-    found = [check_choice(one, folders, CHOSEN) for one in parsed if is_group(one, groups)]
+    found = [choice_problem(one, folders, CHOSEN) for one in parsed if is_group(one, groups)]
     return [*problems, *filter(None, found)]
 
 

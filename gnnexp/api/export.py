@@ -6,7 +6,7 @@ import argparse
 import io
 from pathlib import Path
 
-from gnnexp.cli.running.folders import check_new_file
+from gnnexp.cli.running.folders import new_file_problems
 from gnnexp.cli.sweeping.processes import STATES
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.files.disk import write_bytes
@@ -38,7 +38,7 @@ def _export_model(options: argparse.Namespace) -> int:
     """Write a state_dict, and next to it a Python module with the class of the model."""
     out = Path(options.out or "model.pt")
     code = out.with_suffix(".py")
-    problems = [*check_new_file("--out", out), *check_new_file("--out", code)]
+    problems = [*new_file_problems("--out", out), *new_file_problems("--out", code)]
     if len(options.names) != 1:
         problems.append(
             Problem(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gnnexp.config.composition import Composition, composition, missing
 from gnnexp.config.folders import PRIMARY, ConfigFolders, FolderListing, find_folders, own_folders
-from gnnexp.config.overrides import FIXED, admit, check_choice, hydra_line, is_group, parse
+from gnnexp.config.overrides import FIXED, admit, choice_problem, hydra_line, is_group, parse
 from gnnexp.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -108,7 +108,9 @@ def draft(overrides: Sequence[str], config_dir: str | None = None, config_name: 
     try:
         listed = _chosen(folders, (), listing).contents.choices
         wrong = {
-            line: problem for line, override in choices.items() if (problem := check_choice(override, folders, listed))
+            line: problem
+            for line, override in choices.items()
+            if (problem := choice_problem(override, folders, listed))
         }
         problems += [*syntax, *(() if lost else wrong.values())]
         base = _chosen(folders, tuple(line for line in choices if line not in wrong), listing)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from gnnexp.config.folders import ConfigFolders, FolderListing
-from gnnexp.config.yaml_files import parses, yaml_files
+from gnnexp.config.yaml_files import is_yaml, yaml_files
 from gnnexp.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def in_problems(key: str, lines: Sequence[str], folders: ConfigFolders) -> Itera
     try:
         yield
     except (YAMLError, UnicodeDecodeError) as error:
-        files = [str(file) for folder in folders.theirs for file in yaml_files(folder) if not parses(file)]
+        files = [str(file) for folder in folders.theirs for file in yaml_files(folder) if not is_yaml(file)]
         reason = f"{', '.join(files) or 'a file'}: not YAML: {' '.join(str(error).split())}"
         raise ConfigError(Problem(key, " ".join(lines), reason, "correct the file")) from None
     except (HydraException, OmegaConfBaseException, ValueError, RecursionError) as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gnnexp.components.signature import nearest, unknown
-from gnnexp.config.yaml_files import check_yaml, yaml_files
+from gnnexp.config.yaml_files import yaml_files, yaml_problem
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.files.foreign_yaml import MAX_BYTES
 from gnnexp.files.regular import is_folder
@@ -130,7 +130,7 @@ def find_folders(config_dir: str | None, primary: str = PRIMARY) -> ConfigFolder
         theirs.append(here.resolve())
     theirs = [folder for folder in dict.fromkeys(theirs) if folder not in own.folders]
     files = [file for folder in theirs for file in sorted(yaml_files(folder))]
-    problems = [problem for file in files if (problem := check_yaml(file))]
+    problems = [problem for file in files if (problem := yaml_problem(file))]
     plugins = [plugin.conf for plugin in installed_plugins(*own.folders).working]
     folders = ConfigFolders((*dict.fromkeys((*theirs, *plugins)), *own.folders), primary)
     names = {file.stem for folder in folders.folders for file in folder.glob("*.yaml")}

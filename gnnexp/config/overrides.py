@@ -58,7 +58,7 @@ def hydra_line(override: Override) -> str:
     return f"~{override.key_or_group}" if null else str(override.input_line)
 
 
-def check_choice(override: Override, folders: ConfigFolders, listed: Mapping[str, str | None]) -> Problem | None:
+def choice_problem(override: Override, folders: ConfigFolders, listed: Mapping[str, str | None]) -> Problem | None:
     """The problem of a group's choice, or None.
 
     Args:

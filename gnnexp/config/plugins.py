@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from gnnexp.components.signature import TARGET, nearest
-from gnnexp.config.yaml_files import check_yaml, parses, yaml_files
+from gnnexp.config.yaml_files import is_yaml, yaml_files, yaml_problem
 from gnnexp.errors import Problem
 from gnnexp.files.regular import is_folder
 from gnnexp.provenance.installed import clash_problem, installed_entries
@@ -170,9 +170,9 @@ def _file_problems(plugin: Plugin, own: Path) -> list[Problem]:
             problems.append(plugin.problem(file, why, f"move it to {plugin.conf / close / file.name}"))
         elif (own / place).exists():
             problems.append(plugin.problem(file, f"gnnexp has {place} itself", "give the file another name"))
-        elif (excess := check_yaml(file)) is not None:
+        elif (excess := yaml_problem(file)) is not None:
             problems.append(plugin.problem(file, f"{excess.value}: {excess.allowed}", excess.fix))
-        elif not parses(file):
+        elif not is_yaml(file):
             problems.append(plugin.problem(file, "is not YAML", "correct the file"))
     return problems
 

@@ -17,7 +17,7 @@ def yaml_files(folder: Path) -> list[Path]:
     return [file for depth in range(_MOST_LEVELS) for file in folder.glob(f"{'*/' * depth}*.yaml")]
 
 
-def check_yaml(file: Path) -> Problem | None:
+def yaml_problem(file: Path) -> Problem | None:
     """The problem of the kind, size, depth or references of `file`, or None. Its reader reports that it is no YAML."""
     try:
         excess = excess_of(read_limited(file, MAX_BYTES))
@@ -27,7 +27,7 @@ def check_yaml(file: Path) -> Problem | None:
     return Problem(str(file), excess, ALLOWED, "make it smaller, or remove the file") if excess else None
 
 
-def parses(file: Path) -> bool:
+def is_yaml(file: Path) -> bool:
     """Whether `file` is YAML that can be read."""
     from yaml import YAMLError, parse
 

@@ -50,7 +50,7 @@ def names_in(text: str) -> list[str]:
     return _NAME.findall(text)
 
 
-def check_expression(text: str, where: str) -> list[Problem]:
+def expression_problems(text: str, where: str) -> list[Problem]:
     """What is wrong with an expression, checked before there is a run."""
     try:
         _value(_parsed(text), dict.fromkeys(_placeholders(text), 1.0))

@@ -11,7 +11,7 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.planning.machine import machine_named
 from gnnexp.reports.answer import answers_of
 from gnnexp.reports.figures.panels import Figure, read_figures
-from gnnexp.reports.metrics import check_metric, unit_problems
+from gnnexp.reports.metrics import metric_problems, unit_problems
 from gnnexp.reports.paper_table import PublishedTable, read_published
 from gnnexp.reports.published_cells import papers
 from gnnexp.reports.query import read_query
@@ -84,9 +84,9 @@ def read_layout(options: object, where: str = "report") -> ReportLayout:
         problems.append(
             Problem(f"{where}.columns", chosen["columns"], "published has columns of its own", "leave one of them out")
         )
-    problems += _check_columns(f"{where}.columns", chosen.get("columns", {}))
+    problems += _column_problems(f"{where}.columns", chosen.get("columns", {}))
     published, more = _tried(read_published, chosen.get("published"), f"{where}.published")
-    problems += [*more, *_check_paper(f"{where}.paper", chosen.get("paper"), published)]
+    problems += [*more, *_paper_problems(f"{where}.paper", chosen.get("paper"), published)]
     problems += _tried(_ask_nothing, chosen.get("query"), f"{where}.query")[1]
     problems += [
         replace(problem, key=f"{where}.estimate ({problem.key})")
@@ -124,7 +124,7 @@ def layout_of(state: Mapping[str, Any]) -> ReportLayout:
     return read_layout({"query" if key == "kind" else key: value for key, value in report.items()})
 
 
-def check_named(layout: ReportLayout, known: Iterable[str], where: str = "") -> list[Problem]:
+def layout_problems(layout: ReportLayout, known: Iterable[str], where: str = "") -> list[Problem]:
     """Problems for config keys that the layout names but no run has.
 
     Args:
@@ -136,15 +136,15 @@ def check_named(layout: ReportLayout, known: Iterable[str], where: str = "") -> 
     return [unknown(f"{where}{place}", key, key, names) for key, place in layout.keys.items() if key not in names]
 
 
-def _check_columns(where: str, columns: Mapping[object, Any]) -> list[Problem]:
+def _column_problems(where: str, columns: Mapping[object, Any]) -> list[Problem]:
     problems = []
     for header, metric in ((str(header), metric) for header, metric in columns.items()):
-        found = check_metric(f"{where}.{header}", metric)
+        found = metric_problems(f"{where}.{header}", metric)
         problems += found or unit_problems(f"{where}.{header}", header, metric)
     return problems
 
 
-def _check_paper(where: str, paper: object, published: PublishedTable | None) -> list[Problem]:
+def _paper_problems(where: str, paper: object, published: PublishedTable | None) -> list[Problem]:
     if paper is None:
         return []
     if paper not in papers():

@@ -32,7 +32,7 @@ _UNITS: Mapping[str, tuple[float, str]] = {
 }
 
 
-def check_metric(where: str, metric: object) -> list[Problem]:
+def metric_problems(where: str, metric: object) -> list[Problem]:
     """What is wrong with the name of a metric, or of a sum of metrics (`work/a + work/b`)."""
     if not isinstance(metric, str) or not metric:
         return [Problem(where, metric, "must be a metric of the epoch record", "time/epoch_s (docs/record.md)")]
@@ -59,7 +59,7 @@ def unit_problems(where: str, header: str, metric: str) -> list[Problem]:
     """What is wrong if a column's header ends in a unit that its metric does not have."""
     unit = _unit_of(header)
     needed = _UNITS.get(unit, (1.0, ""))[1]
-    fits = all(needed in name if needed == "bytes" else seconds(name) for name in terms(metric)) if needed else True
+    fits = all(needed in name if needed == "bytes" else is_time(name) for name in terms(metric)) if needed else True
     if fits:
         return []
     kind = "bytes" if needed == "bytes" else "seconds"
@@ -78,7 +78,7 @@ def terms(metric: str) -> list[str]:
     return [name.strip() for name in metric.split(" + ")]
 
 
-def seconds(metric: str) -> bool:
+def is_time(metric: str) -> bool:
     """Whether the metric is a time (`time/epoch_s`, `time/wait_s_mean`)."""
     return metric.startswith("time/") or metric.endswith(("_s", "/seconds"))
 
@@ -136,7 +136,7 @@ def axis_of(metric: str) -> tuple[str, float]:
     """Label of an axis with its unit, and the factor for the record's values."""
     first = terms(metric)[0]
     name = " + ".join(_short(term) for term in terms(metric))
-    if seconds(first):
+    if is_time(first):
         return f"{name}, seconds", 1.0
     if "bytes" in first:
         return f"{name}, MB", 1e-6
@@ -150,7 +150,7 @@ def _short(term: str) -> str:
     room, _, name = term.partition("/")
     if room == "loss" or name in _SPLITS:
         return term
-    name = name.removesuffix("_s") if seconds(term) else name.removesuffix("_bytes").removeprefix("bytes_")
+    name = name.removesuffix("_s") if is_time(term) else name.removesuffix("_bytes").removeprefix("bytes_")
     return name.replace("_", " ") + (" sent" if room == "comm" and "bytes" in term else "")
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from gnnexp.components.signature import key_problems, parameters_of_dataclass, unknown
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.expression import check_expression, evaluate
-from gnnexp.reports.metrics import check_metric, interval_cell, mean_and_interval, value_of
+from gnnexp.reports.expression import evaluate, expression_problems
+from gnnexp.reports.metrics import interval_cell, mean_and_interval, metric_problems, value_of
 from gnnexp.reports.published_cells import Cell, cells, number_of, pairs_in_order, papers, printed_value
 from gnnexp.reports.published_graphs import published_graph
 from gnnexp.reports.table import RunGroup, TextTable, shared_caption
@@ -107,9 +107,9 @@ def read_published(options: Mapping[str, Any], where: str = "report.published") 
         problems += [
             problem
             for quantity, metric in columns.items()
-            for problem in _check_value(f"{where}.columns.{quantity}", metric)
+            for problem in _value_problems(f"{where}.columns.{quantity}", metric)
         ]
-        problems += _check_settings(f"{where}.settings", options.get("settings") or {}, known)
+        problems += _setting_problems(f"{where}.settings", options.get("settings") or {}, known)
     ConfigError.raise_all(problems)
     return PublishedTable(**{key: value for key, value in options.items() if value is not None})
 
@@ -118,11 +118,11 @@ def _is_expression(text: object) -> bool:
     return isinstance(text, str) and "[" in text
 
 
-def _check_value(where: str, value: object) -> list[Problem]:
-    return check_expression(str(value), where) if _is_expression(value) else check_metric(where, value)
+def _value_problems(where: str, value: object) -> list[Problem]:
+    return expression_problems(str(value), where) if _is_expression(value) else metric_problems(where, value)
 
 
-def _check_settings(where: str, settings: Mapping[str, Any], known: Sequence[Cell]) -> list[Problem]:
+def _setting_problems(where: str, settings: Mapping[str, Any], known: Sequence[Cell]) -> list[Problem]:
     names = sorted({name for cell in known for name in cell.setting})
     problems = [
         unknown(f"{where}.{name}", key, str(name), names)
@@ -133,7 +133,7 @@ def _check_settings(where: str, settings: Mapping[str, Any], known: Sequence[Cel
         problem
         for name, key in settings.items()
         if _is_expression(key)
-        for problem in check_expression(key, f"{where}.{name}")
+        for problem in expression_problems(key, f"{where}.{name}")
     ]
 
 

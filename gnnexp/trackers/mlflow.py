@@ -61,6 +61,7 @@ from gnnexp.trackers.store import (
     PARENT_TAG,
     UID_TAG,
     URI_VARIABLE,
+    address_problems,
     file_problems,
     network_problems,
     public,
@@ -68,7 +69,6 @@ from gnnexp.trackers.store import (
     runs_for_uid,
     server_refusal,
     sqlite_file,
-    wrong_address,
 )
 from gnnexp.trackers.view import EXPERIMENT_TAGS, NOTE_TAG, VIEW_KEY
 
@@ -112,7 +112,9 @@ class MlflowTracker(Tracker):
         system: bool = False,
         log_model: bool = False,
     ) -> None:
-        ConfigError.raise_all([*wrong_address(uri), *_wrong_numbers(timeout_s, target), *_wrong_tags(tags or {})])
+        ConfigError.raise_all(
+            [*address_problems(uri), *_number_problems(timeout_s, target), *_tag_problems(tags or {})]
+        )
         self.uri = uri or os.environ.get(URI_VARIABLE) or f"sqlite:///{Path.cwd() / 'mlflow.db'}"
         self.experiment = experiment or os.environ.get(EXPERIMENT_VARIABLE) or "gnnexp"
         self.timeout_s = timeout_s
@@ -425,7 +427,7 @@ def _quiet_environment(timeout_s: float) -> None:
     os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
 
 
-def _wrong_numbers(timeout_s: float, target: float | None) -> list[Problem]:
+def _number_problems(timeout_s: float, target: float | None) -> list[Problem]:
     problems = []
     if not 0 < timeout_s <= LONGEST_S:
         problems.append(
@@ -440,7 +442,7 @@ def _wrong_numbers(timeout_s: float, target: float | None) -> list[Problem]:
     return problems
 
 
-def _wrong_tags(tags: Mapping[str, Any]) -> list[Problem]:
+def _tag_problems(tags: Mapping[str, Any]) -> list[Problem]:
     """Problems of a user's own tags."""
     problems = []
     for name, value in ((str(key), value) for key, value in tags.items()):

@@ -60,7 +60,7 @@ def public(uri: str) -> str:
     return uri.replace(f"{parts.username}:{parts.password}@", "") if parts.password else uri
 
 
-def wrong_address(uri: str | None) -> list[Problem]:
+def address_problems(uri: str | None) -> list[Problem]:
     """Problems of an address that a configuration gives."""
     if uri is not None and urlsplit(uri).password:
         return [

@@ -12,7 +12,7 @@ import yaml
 
 from gnnexp.components.signature import unknown
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.reports.expression import check_expression
+from gnnexp.reports.expression import expression_problems
 
 _FOLDER = Path(__file__).with_name("claims")
 Statistic = Literal["ratio", "reduction_pct", "difference", "value"]
@@ -221,7 +221,7 @@ def _check(claim: str, item: Mapping[str, Any], problems: list[Problem]) -> Chec
     known = {one.name for one in fields(Check)}
     problems += [unknown(f"{claim}.check.{key}", value, key, known) for key, value in item.items() if key not in known]
     for key in ("value", *(["estimate"] if item.get("estimate") else [])):
-        problems += check_expression(str(item.get(key, "")), f"{claim}.check.{key}")
+        problems += expression_problems(str(item.get(key, "")), f"{claim}.check.{key}")
     if item.get("take", "each") not in TAKES:
         problems.append(unknown(f"{claim}.check.take", item["take"], str(item["take"]), TAKES))
     if (item.get("take") in _ALONG) != bool(item.get("along")):
@@ -239,7 +239,7 @@ def _check(claim: str, item: Mapping[str, Any], problems: list[Problem]) -> Chec
 
 
 def _count(claim: str, item: Mapping[str, Any], problems: list[Problem]) -> Count:
-    problems += check_expression(str(item["value"]), f"{claim}.check.counts.{item['name']}")
+    problems += expression_problems(str(item["value"]), f"{claim}.check.counts.{item['name']}")
     return Count(**{**item, "of": _side(item.get("of", {}))})
 
 

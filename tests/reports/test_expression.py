@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.expression import check_expression, evaluate, names_in
+from gnnexp.reports.expression import evaluate, expression_problems, names_in
 
 EPOCHS = [
     {"time/epoch_s": 9.0, "acc/val": 0.1, "comm/rounds_gradients": 4.0},
@@ -53,7 +53,7 @@ RUN = RecordedRun(
     ],
 )
 def test_names(text: str, value: float) -> None:
-    assert check_expression(text, "here") == []
+    assert expression_problems(text, "here") == []
     assert evaluate(text, RUN) == value
 
 
@@ -106,7 +106,7 @@ def test_known_values_come_first() -> None:
     ],
 )
 def test_nothing_else_is_let_in(text: str) -> None:
-    assert len(check_expression(text, "here")) == 1
+    assert len(expression_problems(text, "here")) == 1
 
 
 @given(st.lists(st.sampled_from(["a", "time/x_s", "b.c"]), min_size=1, max_size=15))

@@ -8,7 +8,7 @@ import pytest
 
 from gnnexp.errors import ConfigError
 from gnnexp.reports.figures.panels import DRAWINGS, Figure
-from gnnexp.reports.layout import ReportLayout, check_named, layout_of, read_layout
+from gnnexp.reports.layout import ReportLayout, layout_of, layout_problems, read_layout
 
 PUBLISHED = {"paper": "gsplit", "source": "Table 3", "columns": {"epoch_s": "time/epoch_s"}}
 FIGURES = [
@@ -175,6 +175,6 @@ def test_states_of_older_versions_are_read() -> None:
 
 def test_keys_that_no_run_has_are_named_with_their_place() -> None:
     layout = read_layout({"rows": ["sytem"], "figures": FIGURES[:2]})
-    (problem, other) = check_named(layout, ["system", "hardware.workers", "dataset"], "sweep x: ")
+    (problem, other) = layout_problems(layout, ["system", "hardware.workers", "dataset"], "sweep x: ")
     assert (problem.key, other.key) == ("sweep x: report.figures.scaling", "sweep x: report.rows")
     assert "dataset" in problem.fix and "did you mean system?" in other.fix

@@ -11,8 +11,8 @@ import pytest
 from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.metrics import (
     axis_of,
-    check_metric,
     header_factor,
+    metric_problems,
     typical_epoch,
     unit_problems,
     unrecorded,
@@ -128,13 +128,13 @@ def test_names() -> None:
         "hits@20/test",
         "work/a + tier/b",
     )
-    assert [check_metric("y", name) for name in known] == [[]] * len(known)
+    assert [metric_problems("y", name) for name in known] == [[]] * len(known)
     for slip, right in (("time/laod_s", "time/load_s"), ("comm/bytes_feature", "comm/bytes_features")):
-        (problem,) = check_metric("y", slip)
+        (problem,) = metric_problems("y", slip)
         assert right in problem.fix
-    (problem,) = check_metric("y", "memry/peak")
+    (problem,) = metric_problems("y", "memry/peak")
     assert "memory" in problem.fix
-    assert all(len(check_metric("y", name)) == 1 for name in ("epoch_s", "", 3, None, "time/load_s + b"))
+    assert all(len(metric_problems("y", name)) == 1 for name in ("epoch_s", "", 3, None, "time/load_s + b"))
 
 
 def test_names_that_no_run_has_are_told_with_the_nearest() -> None:

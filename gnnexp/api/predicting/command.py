@@ -14,7 +14,7 @@ from gnnexp.api.predicting.links import check_pairs, scored
 from gnnexp.api.predicting.vertices import embedded, metrics_of_all, predicted
 from gnnexp.api.trained import TrainedModel, load_for_other_data
 from gnnexp.cli.output import Answer
-from gnnexp.cli.running.folders import check_new_file
+from gnnexp.cli.running.folders import new_file_problems
 from gnnexp.cli.runs import named_run
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.files.disk import replaced
@@ -30,7 +30,7 @@ _ENDINGS = (".parquet", ".csv")
 def main(options: argparse.Namespace) -> Answer:
     """Write a table with a row for each vertex or link."""
     out = Path(options.out)
-    problems = check_new_file("--out", out)
+    problems = new_file_problems("--out", out)
     if out.suffix not in _ENDINGS:
         problems.append(Problem("--out", options.out, f"must end in {' or '.join(_ENDINGS)}", "--out FILE.csv"))
     if options.links and (why := why_unreadable(Path(options.links))):
@@ -39,7 +39,7 @@ def main(options: argparse.Namespace) -> Answer:
     if options.links:
         check_pairs(Path(options.links))
     model = load_for_other_data(named_run(options.run), which="last" if options.last else "best", trust=options.trust)
-    ConfigError.raise_all(_conflicts(model, options))
+    ConfigError.raise_all(_option_problems(model, options))
     if not options.overrides and (said := model.changed_data()):
         print(
             f"gnnexp: {model.run_dir}: {said}: the rows are of the data of the run; for those of today: gnnexp "
@@ -63,7 +63,7 @@ def _of_links(model: TrainedModel, options: argparse.Namespace) -> bool:
     return model.task.options.pairs and not options.embeddings
 
 
-def _conflicts(model: TrainedModel, options: argparse.Namespace) -> list[Problem]:
+def _option_problems(model: TrainedModel, options: argparse.Namespace) -> list[Problem]:
     """Options that do not fit the task of the run, or each other."""
     problems = []
     if options.embeddings and (options.links or options.probabilities):

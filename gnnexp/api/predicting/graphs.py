@@ -76,14 +76,14 @@ def target_graph(model: TrainedModel, overrides: Sequence[str] = (), *, trust: b
     dataset = experiment_of(compose(asked.overrides, asked.config_dir).config).dataset
     graph, folder = prepare_graph(dataset.like(model.names), cache_root())
     names = names_of(folder)
-    DataError.raise_all([*_differences(model.names, names, graph.name), *model.misfits(graph)])
+    DataError.raise_all([*_graph_problems(model.names, names, graph.name), *model.misfits(graph)])
     graph = replace(graph, num_classes=own.num_classes)
     return Target(
         graph, OwnIds(folder, names, graph.num_nodes), graph.links, _labelled(model, graph, names), graph.node_types
     )
 
 
-def _differences(own: GraphNames, other: GraphNames, name: str) -> list[Problem]:
+def _graph_problems(own: GraphNames, other: GraphNames, name: str) -> list[Problem]:
     """Problems of a graph with other columns, types or relations than that of the run."""
     parts = (
         ("types of vertices", list(own.types), list(other.types)),

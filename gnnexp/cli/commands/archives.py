@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from gnnexp.cli.console import make_console
-from gnnexp.cli.running.folders import check_new_file
+from gnnexp.cli.running.folders import new_file_problems
 from gnnexp.cli.sweeping.definition import load_sweep, sweep_name
 from gnnexp.config.folders import papers_with
 from gnnexp.errors import ConfigError, Problem
@@ -21,7 +21,7 @@ def export(options: argparse.Namespace) -> int:
     """Write the records of all named sweeps to one file."""
     names = [sweep_name(name, "export") for name in options.names]
     file = Path(options.out or f"{names[0]}{SUFFIX}")
-    problems = check_new_file("--out", file)
+    problems = new_file_problems("--out", file)
     if not file.name.endswith(SUFFIX):
         problems.append(Problem("--out", str(file), f"must end with {SUFFIX}", f"--out {file}{SUFFIX}"))
     ConfigError.raise_all(problems)

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from gnnexp.cli.console import made_table, make_console, marked
 from gnnexp.cli.output import Answer
-from gnnexp.cli.running.folders import check_new_file
+from gnnexp.cli.running.folders import new_file_problems
 from gnnexp.cli.running.prepare import checked_config
 from gnnexp.components.locate import target_of
 from gnnexp.components.schema import HardwareConfig
@@ -102,7 +102,7 @@ def profile_path(out: str | None, hardware: HardwareConfig, folder: Path) -> Pat
     host = re.sub(r"\W+", "_", str(this_machine()["host"])).strip("_").lower() or "this_machine"
     threads = f"x{hardware.threads}" if hardware.threads else ""
     path = folder / "hardware" / f"{host}_{hardware.workers}{threads}.yaml" if out is None else Path(out)
-    problems = check_new_file("--out", path)
+    problems = new_file_problems("--out", path)
     if path.suffix != ".yaml":
         problems.append(Problem("--out", str(path), "must be a YAML file", f"--out {path.with_suffix('.yaml')}"))
     ConfigError.raise_all(problems)

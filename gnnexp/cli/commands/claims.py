@@ -11,7 +11,7 @@ from rich.console import Console
 
 from gnnexp.cli.console import make_console
 from gnnexp.cli.output import Answer
-from gnnexp.cli.running.folders import check_folder
+from gnnexp.cli.running.folders import folder_problems
 from gnnexp.components.signature import unknown
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.record.runs import REPORTS
@@ -32,7 +32,7 @@ def main(options: argparse.Namespace) -> Answer:
     papers = options.papers or list(installed)
     out = Path(options.out) if options.out else REPORTS / "claims"
     wrong = [unknown("claims", paper, paper, installed) for paper in papers if paper not in installed]
-    ConfigError.raise_all(wrong + check_folder("--out", out))
+    ConfigError.raise_all(wrong + folder_problems("--out", out))
     console, answers, problems = make_console(), dict[str, Any](), list[Problem]()
     for paper in papers:
         try:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gnnexp.cli.console import make_console
 from gnnexp.cli.output import Answer
-from gnnexp.cli.running.folders import check_new_file
+from gnnexp.cli.running.folders import new_file_problems
 from gnnexp.components.texts import hydra_text, yaml_of
 from gnnexp.config.compose import compose
 from gnnexp.config.folders import own_folders
@@ -51,7 +51,7 @@ def main(options: argparse.Namespace) -> Answer:
             problem
             for key, name in (("--save", options.save), ("--picture", options.picture))
             if name
-            for problem in check_new_file(key, Path(name))
+            for problem in new_file_problems(key, Path(name))
         ]
     )
     with tempfile.TemporaryDirectory() as folder:

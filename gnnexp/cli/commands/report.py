@@ -16,7 +16,7 @@ from rich.console import Console
 from gnnexp.cli.console import make_console
 from gnnexp.cli.output import Answer
 from gnnexp.cli.page import STATES, ReportSubject, publish, tracker_node
-from gnnexp.cli.running.folders import check_folder
+from gnnexp.cli.running.folders import folder_problems
 from gnnexp.cli.running.store import prepare_store
 from gnnexp.cli.runs import named_run
 from gnnexp.cli.sweeping.definition import is_sweep_file, load_sweep, sweep_name
@@ -58,7 +58,7 @@ def main(options: argparse.Namespace) -> Answer:
         return _sync(console, [Path(name) for name in names] or [RUNS, REPORTS])
     formats = [suffix for suffix, wanted in (("md", options.markdown), ("csv", options.csv)) if wanted]
     out = Path(options.out) if options.out else None
-    if out and (problems := check_folder("--out", out)):
+    if out and (problems := folder_problems("--out", out)):
         raise ConfigError(problems)
     if not names:
         return tell(console, _list_runs(options.sort), "runs", out, formats)

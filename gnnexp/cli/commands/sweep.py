@@ -24,7 +24,7 @@ from gnnexp.config.folders import PRIMARY
 from gnnexp.errors import ConfigError, Problem, ProblemsError
 from gnnexp.launchers.base import Launchers
 from gnnexp.record.runs import RUNS
-from gnnexp.reports.layout import check_named, read_layout
+from gnnexp.reports.layout import layout_problems, read_layout
 
 
 def main(options: argparse.Namespace) -> Answer:
@@ -76,7 +76,7 @@ def check_all(sweep: Sweep, config_dir: str | None, config_name: str = PRIMARY) 
     problems = [_of_cases(problem_set, len(sweep.cases)) for problem_set in wrong.values()]
     if not problems:
         known = {key for config in checked for key in known_keys(config.composed)}
-        problems = check_named(read_layout(sweep.report), known, f"sweep {sweep.name}: ")
+        problems = layout_problems(read_layout(sweep.report), known, f"sweep {sweep.name}: ")
     ConfigError.raise_all(problems)
     return checked
 

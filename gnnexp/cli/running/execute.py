@@ -19,7 +19,7 @@ from rich.console import Console
 
 from gnnexp.cli.console import EpochPrinter, describe_graph, describe_presample, marked
 from gnnexp.cli.output import Answer
-from gnnexp.cli.running.folders import check_run_dir
+from gnnexp.cli.running.folders import run_dir_problems
 from gnnexp.cli.running.place import Place
 from gnnexp.cli.running.prepare import CheckedConfig, RunArtifacts, prepare
 from gnnexp.cli.running.provenance import graph_sizes, make_provenance
@@ -204,7 +204,7 @@ def create_run(checked: CheckedConfig, prepared: RunArtifacts | None, place: Pla
         with appearing(run_dir) as folder:
             write_job(folder, experiment.config, prepared, provenance)
     except (OSError, ValueError) as error:
-        problems = check_run_dir(run_dir)
+        problems = run_dir_problems(run_dir)
         if not problems and isinstance(error, OSError) and refusal(error) is not None:
             raise
         raise ConfigError(

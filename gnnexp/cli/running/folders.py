@@ -11,7 +11,7 @@ from gnnexp.files.regular import why_unreadable
 _MOST_NAME_BYTES = 255
 
 
-def check_run_dir(run_dir: Path) -> list[Problem]:
+def run_dir_problems(run_dir: Path) -> list[Problem]:
     """Problems if the run directory exists already or cannot be made."""
     if os.path.lexists(run_dir):
         return [
@@ -23,12 +23,12 @@ def check_run_dir(run_dir: Path) -> list[Problem]:
                 "another name and runs it again",
             )
         ]
-    return check_folder("hydra.run.dir", run_dir)
+    return folder_problems("hydra.run.dir", run_dir)
 
 
-def check_folder(key: str, folder: Path) -> list[Problem]:
+def folder_problems(key: str, folder: Path) -> list[Problem]:
     """Problems if files cannot be written into `folder`; a missing folder is made later."""
-    if too_long := _check_names(key, folder):
+    if too_long := _name_problems(key, folder):
         return too_long
     above = next((one for one in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(one)), Path("/"))
     if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
@@ -42,14 +42,14 @@ def _no_folder(path: Path) -> str:
     return f"is a link that leads nowhere ({path.readlink()})" if leads_nowhere else "is no folder"
 
 
-def check_new_file(key: str, file: Path) -> list[Problem]:
+def new_file_problems(key: str, file: Path) -> list[Problem]:
     """Problems if a file cannot be written there. An existing file will be replaced; nothing else may have its name."""
     if os.path.lexists(file) and (why := why_unreadable(file)):
         return [Problem(key, str(file), f"cannot be written: {why}", f"{key}=<a new file>")]
-    return _check_names(key, file) or check_folder(key, file.parent)
+    return _name_problems(key, file) or folder_problems(key, file.parent)
 
 
-def _check_names(key: str, path: Path) -> list[Problem]:
+def _name_problems(key: str, path: Path) -> list[Problem]:
     if all(len(os.fsencode(part)) <= _MOST_NAME_BYTES for part in path.parts):
         return []
     return [Problem(key, f"{str(path)[:40]}…", f"a name has at most {_MOST_NAME_BYTES} bytes", "choose a shorter name")]

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from gnnexp.cli.running.folders import check_run_dir
+from gnnexp.cli.running.folders import run_dir_problems
 from gnnexp.components.facts import GraphFacts
 from gnnexp.components.locate import missing_module, target_of
 from gnnexp.components.plan import Plan
@@ -172,7 +172,7 @@ def _judged(drafted: Draft, is_for_here: Callable[[Reading], bool]) -> tuple[lis
     reading = read(drafted.composed.config, known=problems, unsure=drafted.unsure)
     problems += [
         *reading.problems,
-        *check_run_dir(drafted.composed.run_dir),
+        *run_dir_problems(drafted.composed.run_dir),
         *(_as_typed(_machine_problems(reading), drafted.composed) if is_for_here(reading) else []),
     ]
     if problems:

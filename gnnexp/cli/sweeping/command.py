@@ -14,7 +14,7 @@ from gnnexp.cli.commands.report import of_sweep, show
 from gnnexp.cli.console import made_table, marked
 from gnnexp.cli.main import print_problems
 from gnnexp.cli.output import Answer
-from gnnexp.cli.running.folders import check_folder, check_run_dir
+from gnnexp.cli.running.folders import folder_problems, run_dir_problems
 from gnnexp.cli.running.prepare import CheckedConfig
 from gnnexp.cli.running.provenance import source_words, with_root
 from gnnexp.cli.sweeping.case import CaseState, QueuedCase
@@ -44,7 +44,7 @@ def check_options(options: argparse.Namespace) -> None:
         ConfigError: an option is wrong.
     """
     problems = [] if options.jobs >= 1 else [Problem("--jobs", options.jobs, "must be at least 1", "--jobs 2")]
-    ConfigError.raise_all(problems + (check_folder("--out", Path(options.out)) if options.out else []))
+    ConfigError.raise_all(problems + (folder_problems("--out", Path(options.out)) if options.out else []))
 
 
 def command_of(options: argparse.Namespace, words: Sequence[str]) -> str:
@@ -93,7 +93,7 @@ def add_and_work(
 def _with_room(case: QueuedCase) -> QueuedCase:
     """The case, marked as failed if it would begin in a directory that exists or cannot be made."""
     begins = case.state.status == "waiting" and not case.state.run_dir
-    problems = check_run_dir(case.checked.composed.run_dir) if begins else []
+    problems = run_dir_problems(case.checked.composed.run_dir) if begins else []
     return replace(case, state=_wrong(case.state, ConfigError(problems))) if problems else case
 
 

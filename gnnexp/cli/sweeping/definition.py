@@ -14,7 +14,7 @@ from gnnexp.components.packages import install_command, is_installed
 from gnnexp.components.signature import unknown
 from gnnexp.config.compose import expand_values
 from gnnexp.config.folders import product_sweeps
-from gnnexp.config.yaml_files import check_yaml
+from gnnexp.config.yaml_files import yaml_problem
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.files.regular import why_unreadable
 from gnnexp.reports.layout import read_layout
@@ -172,7 +172,7 @@ def _find(word: str) -> tuple[str, Path]:
 def _read(file: Path) -> dict[str, Any]:
     import yaml
 
-    if problem := check_yaml(file):
+    if problem := yaml_problem(file):
         raise ConfigError(problem)
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
@@ -187,12 +187,12 @@ def _read(file: Path) -> dict[str, Any]:
         if key in content and not isinstance(content[key], kind):
             problems.append(Problem(f"{file}: {key}", content[key], f"must be a {kind.__name__}", "correct the file"))
     if not problems:
-        problems = _check_shape(file, content)
+        problems = _shape_problems(file, content)
     ConfigError.raise_all(problems)
     return content
 
 
-def _check_shape(file: Path, content: Mapping[str, Any]) -> list[Problem]:
+def _shape_problems(file: Path, content: Mapping[str, Any]) -> list[Problem]:
     problems = [
         Problem(
             f"{file}: axes.{key}", values, "must be a list of at least one value", f"{key}: [{override_text(values)}]"

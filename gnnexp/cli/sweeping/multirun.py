@@ -21,7 +21,7 @@ from omegaconf import open_dict
 
 from gnnexp.cli.console import make_console
 from gnnexp.cli.output import Answer
-from gnnexp.cli.running.folders import check_folder
+from gnnexp.cli.running.folders import folder_problems
 from gnnexp.cli.running.prepare import CheckedConfig, checked_config
 from gnnexp.cli.sweeping.case import CaseState
 from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish_sweep, reuse_rules_of
@@ -196,9 +196,9 @@ def _check(options: argparse.Namespace, folders: ConfigFolders) -> list[Override
     """
     parsed, problems = parse(options.overrides)
     problems += [problem for override in parsed if (problem := of_hydra(override))]
-    problems += [problem for override in parsed for problem in _of_sweeps(override, dry_run=options.dry_run)]
+    problems += [problem for override in parsed for problem in _sweep_problems(override, dry_run=options.dry_run)]
     if not any(override.key_or_group == "hydra.sweep.dir" for override in parsed):
-        problems += check_folder("hydra.sweep.dir", RUNS)
+        problems += folder_problems("hydra.sweep.dir", RUNS)
     ConfigError.raise_all(problems)
     fixed = [
         line
@@ -220,11 +220,11 @@ def _check(options: argparse.Namespace, folders: ConfigFolders) -> list[Override
     return parsed
 
 
-def _of_sweeps(override: Override, *, dry_run: bool) -> list[Problem]:
+def _sweep_problems(override: Override, *, dry_run: bool) -> list[Problem]:
     """Problems of an override of Hydra's options for sweeps."""
     key, value = str(override.key_or_group), override.value()
     if key == "hydra.sweep.dir" and isinstance(value, str) and "${" not in value:
-        return check_folder(key, Path(value))
+        return folder_problems(key, Path(value))
     if key == "hydra/sweeper" and value != "basic" and dry_run:
         return [
             Problem(

@@ -207,7 +207,7 @@ def turn_of(case: QueuedCase, reuse: ReuseRules) -> Iterator[CaseState]:
         now = look_again(case, reuse)
         if now.status == "waiting" and not mine:
             now = replace(now, status="running elsewhere", reason="another sweep is running this case")
-        elif now.status == "waiting" and not _as_planned(case):
+        elif now.status == "waiting" and not _is_as_planned(case):
             what = "code or its stored partition" if case.experiment.partitioner.reads_file else "code"
             now = replace(
                 now,
@@ -223,7 +223,7 @@ def look_again(case: QueuedCase, reuse: ReuseRules) -> CaseState:
     return state_of(case, known_runs({case.state.key}, reuse).get(case.state.key, []), reuse)
 
 
-def _as_planned(case: QueuedCase) -> bool:
+def _is_as_planned(case: QueuedCase) -> bool:
     """Whether neither the code of a case nor its stored partition was edited since the sweep was planned."""
     with suppress(ProblemsError):  # a file is missing
         return key_now(case, case.state.dataset_key) == case.state.key

@@ -80,7 +80,10 @@ def make_slots(num_cases: int, experiments: Sequence[Experiment]) -> list[Slot]:
     local = [experiment.hardware for experiment in experiments if isinstance(experiment.launcher, LocalLauncher)]
     ranks = max((hardware.workers for hardware in local), default=1)
     on_gpus = max((hardware.workers for hardware in local if gpus and hardware.device != "cpu"), default=0)
-    ConfigError.raise_all(_short(num_cases, ranks, len(cores), "cores") + _short(num_cases, on_gpus, len(gpus), "GPUs"))
+    ConfigError.raise_all(
+        _shortage_problems(num_cases, ranks, len(cores), "cores")
+        + _shortage_problems(num_cases, on_gpus, len(gpus), "GPUs")
+    )
     each, cards = len(cores) // num_cases, len(gpus) // num_cases
     return [
         Slot(tuple(map(tuple, cores[n * each : (n + 1) * each])), tuple(gpus[n * cards : (n + 1) * cards]), num_cases)
@@ -88,7 +91,7 @@ def make_slots(num_cases: int, experiments: Sequence[Experiment]) -> list[Slot]:
     ]
 
 
-def _short(num_cases: int, ranks: int, available: int, what: str) -> list[Problem]:
+def _shortage_problems(num_cases: int, ranks: int, available: int, what: str) -> list[Problem]:
     """A problem if there are fewer of `what` than ranks."""
     if (needed := num_cases * ranks) <= available:
         return []

@@ -41,7 +41,7 @@ def chooser() -> dict[str, str]:
     return {"optuna": importlib.metadata.version("optuna"), "sampler": f"TPESampler({options})"}
 
 
-def check_chooser(sweep: str, tuning: Tuning) -> bool:
+def was_begun_here(sweep: str, tuning: Tuning) -> bool:
     """Whether the search was begun here; the trials of a search that was not are of an unknown Optuna.
 
     Raises:

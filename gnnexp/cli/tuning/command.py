@@ -10,19 +10,19 @@ from pathlib import Path
 from gnnexp.cli.commands.sweep import known_keys, run_dir_of
 from gnnexp.cli.console import made_table, make_console
 from gnnexp.cli.output import Answer
-from gnnexp.cli.running.folders import check_new_file
+from gnnexp.cli.running.folders import new_file_problems
 from gnnexp.cli.running.prepare import CheckedConfig, checked_config
 from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish_sweep, reuse_rules_of
 from gnnexp.cli.sweeping.definition import Case, Sweep, label_cases, last_of_each_key, load_sweep, override_key
 from gnnexp.cli.sweeping.queue import Queue, keep_states
-from gnnexp.cli.tuning.chooser import check_chooser, chooser, note_chooser
+from gnnexp.cli.tuning.chooser import chooser, note_chooser, was_begun_here
 from gnnexp.cli.tuning.definition import LIMITS, Tuning, read_tuning, trial_key_problems
 from gnnexp.cli.tuning.preset import (
     COMPARED,
-    check_preset,
     preset_file,
     preset_name,
     preset_of,
+    preset_problems,
     unlimited,
     write_preset,
 )
@@ -35,7 +35,7 @@ from gnnexp.launchers.base import Launchers
 from gnnexp.measure.merit import lower_is_better
 from gnnexp.paradigms.external.command import external_command
 from gnnexp.reports.budgets import describe_budgets
-from gnnexp.reports.layout import check_named, read_layout
+from gnnexp.reports.layout import layout_problems, read_layout
 
 
 def main(options: argparse.Namespace) -> Answer:
@@ -47,7 +47,7 @@ def main(options: argparse.Namespace) -> Answer:
     tuning, systems, report = _planned(sweep, options)
     sweep = replace(sweep, report=report, command=command_of(options, words))
     queue = Queue(sweep, replace(reuse_rules_of(options), keep_failed=True), make_console())
-    is_known = not options.rerun and check_chooser(sweep.name, tuning)
+    is_known = not options.rerun and was_begun_here(sweep.name, tuning)
     if not options.dry_run:
         note_chooser(sweep.name, tuning)
     with Launchers() as launchers:
@@ -95,9 +95,9 @@ def _planned(sweep: Sweep, options: argparse.Namespace) -> tuple[Tuning, list[Sy
     problems = [
         problem
         for name, config in zip(names, composed, strict=True)
-        for problem in _check_preset(name, config, tuning, options)
+        for problem in _preset_problems(name, config, tuning, options)
     ]
-    ConfigError.raise_all([*problems, *check_named(read_layout(report), known, f"sweep {sweep.name}: ")])
+    ConfigError.raise_all([*problems, *layout_problems(read_layout(report), known, f"sweep {sweep.name}: ")])
     systems = [
         System(name, case.label, members, tuning, Search(tuning))
         for name, (case, members) in zip(names, groups, strict=True)
@@ -156,11 +156,11 @@ def _compose_ends(
             problems += error.problems
             continue
         configs.append(composed)
-        problems += _check_goal(experiment, tuning)
+        problems += _goal_problems(experiment, tuning)
     return configs, unique(problems)
 
 
-def _check_goal(experiment: Experiment, tuning: Tuning) -> list[Problem]:
+def _goal_problems(experiment: Experiment, tuning: Tuning) -> list[Problem]:
     """Problems of an experiment whose validation metric cannot be judged as `tune` asks."""
     train, problems = experiment.train, []
     if train.eval_every is None or (train.eval_every == 0 and tuning.pruner != "none"):
@@ -193,10 +193,10 @@ def _names(composed: Sequence[ComposedConfig]) -> list[str]:
     ]
 
 
-def _check_preset(name: str, composed: ComposedConfig, tuning: Tuning, options: argparse.Namespace) -> list[Problem]:
+def _preset_problems(name: str, composed: ComposedConfig, tuning: Tuning, options: argparse.Namespace) -> list[Problem]:
     """Problems of the preset of a system: it must give the same configuration, and its file must be free."""
     preset = preset_of(f"tuned_{name}", composed, tuning.keys)
-    return check_preset(preset, composed) + check_new_file("preset", preset_file(preset.name, _folder(options)))
+    return preset_problems(preset, composed) + new_file_problems("preset", preset_file(preset.name, _folder(options)))
 
 
 def _folder(options: argparse.Namespace) -> Path:
@@ -306,7 +306,7 @@ def _written(queue: Queue, system: System, best: Trial, options: argparse.Namesp
     assert best.composed is not None
     composed = unlimited(best.composed) if best.asked.limits else best.composed
     preset = preset_of(f"tuned_{system.name}", composed, system.tuning.keys)
-    ConfigError.raise_all(check_preset(preset, composed))
+    ConfigError.raise_all(preset_problems(preset, composed))
     tuning, seeds = system.tuning, len(system.cases)
     goal = f"{best.metric} = {best.value:.6g}"
     if tuning.objective == "time_to_target":

@@ -114,11 +114,16 @@ def read_tuning(section: Mapping[str, Any], where: str = "tune") -> tuple[Tuning
                 "optimizer.lr: {low: 0.001, high: 0.1, log: true}",
             )
         )
-    problems += [*more, *_check_numbers(good, where), *_check_goal(good, wrong, where), *_check_pruner(good, where)]
+    problems += [
+        *more,
+        *_number_problems(good, where),
+        *_goal_problems(good, wrong, where),
+        *_pruner_problems(good, where),
+    ]
     return Tuning(tuple(distributions), **good), problems
 
 
-def _check_numbers(options: Mapping[str, Any], where: str) -> list[Problem]:
+def _number_problems(options: Mapping[str, Any], where: str) -> list[Problem]:
     """Problems of numbers that are too small or too large."""
     most = {"trials": MOST_TRIALS, "batch": MOST_TRIALS}
     problems = [
@@ -135,7 +140,7 @@ def _check_numbers(options: Mapping[str, Any], where: str) -> list[Problem]:
     return problems
 
 
-def _check_goal(options: Mapping[str, Any], wrong: set[str], where: str) -> list[Problem]:
+def _goal_problems(options: Mapping[str, Any], wrong: set[str], where: str) -> list[Problem]:
     """Problems of the budget and of the target."""
     problems = []
     if options.get("trials") is None and options.get("seconds") is None and not wrong & {"trials", "seconds"}:
@@ -157,7 +162,7 @@ def _check_goal(options: Mapping[str, Any], wrong: set[str], where: str) -> list
     return problems
 
 
-def _check_pruner(options: Mapping[str, Any], where: str) -> list[Problem]:
+def _pruner_problems(options: Mapping[str, Any], where: str) -> list[Problem]:
     """Problems of pruning with the other keys."""
     pruned, problems = options.get("pruner") == "median", []
     if pruned and options.get("objective") == "time_to_target":

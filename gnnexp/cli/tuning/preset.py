@@ -120,7 +120,7 @@ def _base(composed: ComposedConfig) -> str:
     return str(chosen) if re.match(r"(\s*#.*\n)*?\s*#\s*@package\s+\S", text) else f"{chosen}@{GROUP}"
 
 
-def check_preset(preset: Preset, composed: ComposedConfig) -> list[Problem]:
+def preset_problems(preset: Preset, composed: ComposedConfig) -> list[Problem]:
     """Problems if a run with the preset would differ from the trial: a system's file may set a tuned key itself."""
     if composed.choices[GROUP] == preset.name:
         return [

@@ -11,7 +11,7 @@ from gnnexp.components.signature import Parameter, key_problems, unknown
 from gnnexp.errors import Problem
 from gnnexp.record.runs import MACHINE, RecordedRun
 from gnnexp.reports.labels import said
-from gnnexp.reports.metrics import check_metric, typical_epoch, values_of
+from gnnexp.reports.metrics import metric_problems, typical_epoch, values_of
 from gnnexp.reports.table import RunGroup, group_runs, mixtures, with_machine
 
 # The type of each key, and the keys that each kind of drawing takes and needs in addition to those of all kinds.
@@ -83,7 +83,7 @@ def read_figures(options: Sequence[Any], where: str) -> tuple[tuple[Figure, ...]
     figures, problems = [], []
     for number, option in enumerate(options):
         place = f"{where}[{number}]"
-        if wrong := _check(option, place):
+        if wrong := _panel_problems(option, place):
             problems += wrong
         else:
             figures.append(_figure(option))
@@ -95,7 +95,7 @@ def read_figures(options: Sequence[Any], where: str) -> tuple[tuple[Figure, ...]
     return tuple(figures), problems
 
 
-def _check(option: object, place: str) -> list[Problem]:
+def _panel_problems(option: object, place: str) -> list[Problem]:
     if not isinstance(option, dict):
         return [Problem(place, option, "must be a mapping", "{name: epoch, draw: stacked}")]
     draw = option.get("draw")
@@ -110,7 +110,7 @@ def _check(option: object, place: str) -> list[Problem]:
             Problem(f"{place}.name", option["name"], "must be a file name of letters, digits, _ and -", "name: scaling")
         )
     metrics = (_words(option["y"]) or ("",)) if "y" in right else ()
-    problems += [problem for metric in metrics for problem in check_metric(f"{place}.y", metric)]
+    problems += [problem for metric in metrics for problem in metric_problems(f"{place}.y", metric)]
     if len(metrics) > 1 and draw != "bars":
         problems.append(Problem(f"{place}.y", option["y"], f"{draw} takes one metric", "a figure for each"))
     return problems

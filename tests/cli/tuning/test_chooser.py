@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gnnexp.cli.tuning import chooser
-from gnnexp.cli.tuning.chooser import check_chooser, note_chooser
+from gnnexp.cli.tuning.chooser import note_chooser, was_begun_here
 from gnnexp.cli.tuning.definition import Distribution, Tuning
 from gnnexp.errors import ConfigError, DataError
 
@@ -27,9 +27,9 @@ def pretend(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
 
 
 def test_a_search_goes_on_with_the_version_that_began_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not check_chooser("mine", TUNING), "nothing was begun"
+    assert not was_begun_here("mine", TUNING), "nothing was begun"
     note_chooser("mine", TUNING)
-    assert check_chooser("mine", TUNING)
+    assert was_begun_here("mine", TUNING)
     (file,) = Path("runs/sweeps/.searches").iterdir()
     assert json.loads(file.read_text()) == {
         "sweep": "mine",
@@ -39,9 +39,9 @@ def test_a_search_goes_on_with_the_version_that_began_it(monkeypatch: pytest.Mon
     }
     pretend(monkeypatch, "4.6.0")
     with pytest.raises(ConfigError, match=r"optuna='4\.6\.0'.*with Optuna 5\.0\.0(.|\n)*optuna==5\.0\.0.*--rerun"):
-        check_chooser("mine", TUNING)
+        was_begun_here("mine", TUNING)
     note_chooser("mine", TUNING)  # --rerun
-    assert check_chooser("mine", TUNING)
+    assert was_begun_here("mine", TUNING)
 
 
 @pytest.mark.parametrize(
@@ -57,24 +57,24 @@ def test_a_search_goes_on_with_the_version_that_began_it(monkeypatch: pytest.Mon
 def test_another_search_may_have_another_version(monkeypatch: pytest.MonkeyPatch, other: dict[str, object]) -> None:
     note_chooser("mine", TUNING)
     pretend(monkeypatch, "4.6.0")
-    assert not check_chooser("mine", replace(TUNING, **other))  # type: ignore[arg-type]
-    assert not check_chooser("other", TUNING)
+    assert not was_begun_here("mine", replace(TUNING, **other))  # type: ignore[arg-type]
+    assert not was_begun_here("other", TUNING)
 
 
 @pytest.mark.parametrize("longer", [{"trials": 24}, {"seconds": 100.0}])
 def test_a_longer_search_is_the_same_one(monkeypatch: pytest.MonkeyPatch, longer: dict[str, object]) -> None:
     note_chooser("mine", TUNING)
-    assert check_chooser("mine", replace(TUNING, **longer))  # type: ignore[arg-type]
+    assert was_begun_here("mine", replace(TUNING, **longer))  # type: ignore[arg-type]
     pretend(monkeypatch, "4.6.0")
     with pytest.raises(ConfigError, match="begun with Optuna"):
-        check_chooser("mine", replace(TUNING, **longer))  # type: ignore[arg-type]
+        was_begun_here("mine", replace(TUNING, **longer))  # type: ignore[arg-type]
 
 
 def test_other_options_of_the_sampler_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     note_chooser("mine", TUNING)
     monkeypatch.setattr(chooser, "OPTIONS", {**chooser.OPTIONS, "multivariate": False})
     with pytest.raises(ConfigError, match=r"multivariate=False(.|\n)*begun with .*multivariate=True"):
-        check_chooser("mine", TUNING)
+        was_begun_here("mine", TUNING)
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"optuna": "5.0.0"}', "\udcff"])
@@ -83,4 +83,4 @@ def test_a_damaged_note_is_named(content: str) -> None:
     (file,) = Path("runs/sweeps/.searches").iterdir()
     file.write_text(content, errors="surrogateescape")
     with pytest.raises(DataError, match="must say which Optuna began the search"):
-        check_chooser("mine", TUNING)
+        was_begun_here("mine", TUNING)
