@@ -3,7 +3,8 @@
 Both train the same cases on the same graphs and partitions, in processes of their own that live through all pairs. They
 take turns of some epochs, and the side that begins changes from pair to pair. The result of a case is the median over
 pairs of (seconds here) / (seconds there), with its 95 % interval by order statistics (of 6 pairs or more). The losses
-must be equal to the bit. Cases of `start.py` are commands, which start again in each turn: CPU seconds of all processes.
+must be equal to the bit. Cases of `start.py` are commands, which start again in each turn: CPU seconds of
+all processes.
 """
 
 from __future__ import annotations
