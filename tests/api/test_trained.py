@@ -76,7 +76,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "embedding_sliced": ("system=p3", "feature_store=embedding_sliced", "feature_store.dim=7", *BATCHES),
 }
 # Every way once: many tests below have GraphSAGE on dgl, one trained rows, and GCN is the full graph's. Models that all
-# ways treat alike (mlp, pyg) are read by tests/api/predicting and tests/api/exporting.
+# ways treat alike (mlp, pyg) are read by tests/api/predicting and tests/api/test_pyg_module.py.
 QUICK = ("gsplit gin", "p3 gat", "neutrontp", "hongtu", "sdt_gnn")
 
 
