@@ -152,7 +152,7 @@ class Communicator:
         self._group, self._timeout_s, self._throttle = group, timeout_s, throttle
         self._halved, self._meeting = halved, meeting or Meeting()
         self._met = False  # whether an exchange of sizes has just synchronised all ranks
-        self._made: list[dist.ProcessGroup] = []
+        self._process_groups: list[dist.ProcessGroup] = []
         self._children: list[Communicator] = []
         self._staged = self.size > 1 and _carrier(device, group) == STAGED
 
@@ -179,7 +179,7 @@ class Communicator:
     def _among(self, groups: Sequence[Sequence[int]], device: torch.device) -> Communicator:
         with self._timer.activity.exchange(), answers_in_time(self._timeout_s):  # waits for the addresses of the others
             group = self._new_group(groups, "gloo" if device.type == "cpu" else None)
-        made_for = Communicator(
+        communicator = Communicator(
             self._environment,
             self._timer,
             device,
@@ -193,24 +193,24 @@ class Communicator:
         )
         if group is not None and self._meeting.secret is not None:
             with self._timer.activity.exchange():
-                prove(group, made_for.rank, made_for.size, self._meeting.secret)
+                prove(group, communicator.rank, communicator.size, self._meeting.secret)
         if group is not None:
-            made_for._made.append(group)
-            self._children.append(made_for)
-        return made_for
+            communicator._process_groups.append(group)
+            self._children.append(communicator)
+        return communicator
 
     def _new_group(self, groups: Sequence[Sequence[int]], backend: str | None) -> dist.ProcessGroup | None:
         """torch's group of this rank. In torch, every rank of the run takes part in making every group."""
         own = None
         for members in groups if self._environment.num_ranks > 1 else ():
-            made = dist.new_group(members, timeout=timedelta(seconds=self._timeout_s), backend=backend)
-            own = made if self._environment.rank in members else own
+            group = dist.new_group(members, timeout=timedelta(seconds=self._timeout_s), backend=backend)
+            own = group if self._environment.rank in members else own
         return own
 
     def uncounted(self) -> Communicator:
         """The same collectives, for exchanges that belong to the platform: their traffic is not in the ledger."""
         other = copy(self)
-        other.ledger, other._made, other._children = Ledger(), [], []
+        other.ledger, other._process_groups, other._children = Ledger(), [], []
         return other
 
     def release(self) -> None:
@@ -219,8 +219,8 @@ class Communicator:
             self.barrier()  # a peer may still be joining a group that was never used
         while self._children:
             self._children.pop().release()
-        while self._made:
-            dist.destroy_process_group(self._made.pop())
+        while self._process_groups:
+            dist.destroy_process_group(self._process_groups.pop())
 
     def all_reduce(self, tensor: Tensor, tag: Tag) -> None:
         """Sum `tensor` over all ranks, in place, on every rank. It may be a view of any strides, such as a column."""
@@ -375,9 +375,9 @@ class Communicator:
 
     def _gathered(self, own: Tensor) -> list[Tensor]:
         """The host tensors of all ranks, which have the same shape."""
-        found = [torch.empty_like(own) for _ in range(self.size)]
-        dist.all_gather(found, own, group=self._group)
-        return found
+        gathered = [torch.empty_like(own) for _ in range(self.size)]
+        dist.all_gather(gathered, own, group=self._group)
+        return gathered
 
     def start_max(self, numbers: Tensor) -> dist.Work:
         """Start to replace host `numbers` by their maximum over ranks. For the platform itself; not counted."""

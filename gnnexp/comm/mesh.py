@@ -30,8 +30,8 @@ class Mesh:
         """Groups of ranks that differ along `axis` only, each in the order of the axis."""
         sizes = dict(self.axes)
         grid = np.arange(math.prod(sizes.values())).reshape(tuple(sizes.values()))
-        found: list[list[int]] = np.moveaxis(grid, list(sizes).index(axis), -1).reshape(-1, sizes[axis]).tolist()
-        return found
+        groups: list[list[int]] = np.moveaxis(grid, list(sizes).index(axis), -1).reshape(-1, sizes[axis]).tolist()
+        return groups
 
     def place(self, axis: str, rank: int) -> int:
         """A rank's coordinate along an axis."""

@@ -97,12 +97,12 @@ class GraphFacts:
         return max(1, self.num_features * itemsize)
 
     @staticmethod
-    def from_json(found: Mapping[str, Any]) -> GraphFacts | None:
+    def from_json(content: Mapping[str, Any]) -> GraphFacts | None:
         """Facts from the JSON of `dataclasses.asdict`; None if another version of gnnexp wrote it."""
-        if {field.name for field in fields(GraphFacts)} != set(found):
+        if {field.name for field in fields(GraphFacts)} != set(content):
             return None
-        links = tuple((name, count) for name, count in found["links"])
-        return GraphFacts(**{**found, "links": links, "top_degrees": tuple(found["top_degrees"])})
+        links = tuple((name, count) for name, count in content["links"])
+        return GraphFacts(**{**content, "links": links, "top_degrees": tuple(content["top_degrees"])})
 
     @staticmethod
     def of(graph: Graph, ranks: int = 1, *, parallel: bool = True) -> GraphFacts:

@@ -136,8 +136,8 @@ _MANY = 70
 
 def nearest(word: str, allowed: Iterable[str], alike: float = 0.5) -> str | None:
     """The most similar of `allowed`, or None if no similarity reaches `alike` (1: equal)."""
-    found = difflib.get_close_matches(word, list(allowed), n=1, cutoff=alike)
-    return found[0] if found else None
+    close = difflib.get_close_matches(word, list(allowed), n=1, cutoff=alike)
+    return close[0] if close else None
 
 
 def one_of(allowed: Iterable[str], word: str = "") -> str:

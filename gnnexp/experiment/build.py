@@ -153,12 +153,12 @@ def train_of(config: Mapping[str, Any], *, wrong: Collection[str] = ()) -> Train
 
 def hardware_of(config: Mapping[str, Any], *, wrong: Collection[str] = ()) -> HardwareConfig:
     """`hardware`, also from a record of another version. `wrong` keys get defaults."""
-    found = _fields("hardware", HardwareConfig, config.get("hardware"), wrong)
+    values = _fields("hardware", HardwareConfig, config.get("hardware"), wrong)
     if any(key.startswith("hardware.links.") for key in wrong):
-        found["links"] = None
-    elif found.get("links") is not None:
-        found["links"] = Links(**_fields("hardware.links", Links, found["links"], wrong))
-    return HardwareConfig(**found)
+        values["links"] = None
+    elif values.get("links") is not None:
+        values["links"] = Links(**_fields("hardware.links", Links, values["links"], wrong))
+    return HardwareConfig(**values)
 
 
 def tracker_of(config: Mapping[str, Any]) -> Tracker:
@@ -368,6 +368,6 @@ def keys_of(node: Mapping[str, Any]) -> tuple[str, ...]:
     """Keys that a component's constructor takes; empty if the target cannot be imported."""
     if not isinstance(node.get(TARGET), str):
         return ()
-    found = located("", node[TARGET])
-    keys = () if isinstance(found, Problem) else tuple(parameters_of(found) or ())
+    target = located("", node[TARGET])
+    keys = () if isinstance(target, Problem) else tuple(parameters_of(target) or ())
     return tuple(key for key in keys if key not in LATER) if PARTIAL in node else keys

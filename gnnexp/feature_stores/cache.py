@@ -264,10 +264,10 @@ def parse_size(text: str) -> int:
     Raises:
         ValueError: the text is not a number with a unit.
     """
-    found = _SIZE.fullmatch(text.strip())
-    if found is None or found[2] not in _UNITS:
+    parts = _SIZE.fullmatch(text.strip())
+    if parts is None or parts[2] not in _UNITS:
         raise ValueError(f"{text!r} is not a size: write a number and one of {', '.join(_UNITS)}")
-    return int(float(found[1]) * _UNITS[found[2]])
+    return int(float(parts[1]) * _UNITS[parts[2]])
 
 
 def _is_capacity(capacity: object) -> bool:

@@ -64,8 +64,8 @@ def kernel_kills(process: Path = _PROCESS, machine: Path = _KILLS_OF_MACHINE) ->
     If no group counts them, those of the whole machine count, among them a neighbour's.
     """
     groups = [folder / name for _, folder, _ in groups_of_process(process) for name in _KILLS]
-    found = [count for file in (*groups, machine) if (count := _row(file, "oom_kill")) is not None]
-    return found[0] if found else 0
+    counts = [count for file in (*groups, machine) if (count := _row(file, "oom_kill")) is not None]
+    return counts[0] if counts else 0
 
 
 def _row(file: Path, name: str) -> int | None:

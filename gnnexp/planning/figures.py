@@ -57,13 +57,13 @@ class Measurement:
 
 def figures_of(ranks: Sequence[Mapping[str, Sequence[float]]]) -> list[Measurement]:
     """Figures from the ranks' repetitions by name; each name needs at least two repetitions."""
-    found = []
+    figures = []
     for name in UNITS:
         values = [value for rank in ranks for value in rank.get(name, ())]
         if values:
             low, median, high = statistics.quantiles(values, n=4, method="inclusive")
-            found.append(Measurement(name, median, low, high, len(ranks[0][name])))
-    return found
+            figures.append(Measurement(name, median, low, high, len(ranks[0][name])))
+    return figures
 
 
 _ALWAYS = ("h2d", "d2d", "network")  # null if they were not measured

@@ -53,16 +53,16 @@ def launch_s(bench: Bench) -> list[float]:
 
 def h2d(bench: Bench) -> list[float]:
     """Bytes per second from pinned host memory into the device."""
-    here = _pinned(bench)
-    there = torch.empty_like(here, device=bench.device)
-    return bench.rates(here.numel(), lambda: there.copy_(here, non_blocking=True))
+    host = _pinned(bench)
+    device = torch.empty_like(host, device=bench.device)
+    return bench.rates(host.numel(), lambda: device.copy_(host, non_blocking=True))
 
 
 def d2h(bench: Bench) -> list[float]:
     """Bytes per second from the device into pinned host memory."""
-    here = _pinned(bench)
-    there = torch.zeros_like(here, device=bench.device)
-    return bench.rates(here.numel(), lambda: here.copy_(there, non_blocking=True))
+    host = _pinned(bench)
+    device = torch.zeros_like(host, device=bench.device)
+    return bench.rates(host.numel(), lambda: host.copy_(device, non_blocking=True))
 
 
 def duplex(bench: Bench) -> list[float]:

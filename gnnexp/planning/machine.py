@@ -159,10 +159,10 @@ def machines_named(names: Sequence[str], config_dir: str | None = None) -> list[
 
 def all_machines(config_dir: str | None = None) -> tuple[list[Machine], list[str]]:
     """The machines of all complete profiles, and the names of the incomplete ones."""
-    found, untold = [], []
+    machines, untold = [], []
     for name in sorted(find_folders(config_dir).choices("hardware")):
         try:
-            found.append(machine_named(name, config_dir))
+            machines.append(machine_named(name, config_dir))
         except ConfigError:
             untold.append(name)
-    return found, untold
+    return machines, untold

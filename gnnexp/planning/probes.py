@@ -99,11 +99,11 @@ class Bench:
 
     def seconds(self, work: Callable[[], object]) -> list[float]:
         """Seconds of each repetition of `work`; all ranks begin at the same time."""
-        found = []
+        seconds = []
         for _ in range(self.extent.repetitions + 1):
             self.comm.barrier()
-            found.append(timed(work, self.device))
-        return found[1:]
+            seconds.append(timed(work, self.device))
+        return seconds[1:]
 
     def rates(self, amount: float, work: Callable[[], object]) -> list[float]:
         """Rates of `work`: `amount` per second, for each repetition."""

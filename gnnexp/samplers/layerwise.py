@@ -99,9 +99,9 @@ class LayerSampler(Sampler):
     def relabelling(self, seeds: Tensor) -> Iterator[Relabelling]:
         """Context with the `Relabelling` of a batch, which turns the edges drawn in each hop into a block."""
         with self._maps.lent() as current:
-            made = MappedRelabelling(seeds, current)
-            yield made
-            current.base = made.end
+            relabelled = MappedRelabelling(seeds, current)
+            yield relabelled
+            current.base = relabelled.end
 
 
 class Relabelling(Protocol):

@@ -334,8 +334,8 @@ class LinkPrediction(PairTask):
         The primary metric comes first, because tables show the first one. With fewer than K fixed negatives, Hits@K is
         left out: it would be 1 for any model.
         """
-        found = self._metrics(scores) if scores else {}
-        return {name: found[name] for name in (self.primary_metric, *found) if name in found}
+        values = self._metrics(scores) if scores else {}
+        return {name: values[name] for name in (self.primary_metric, *values) if name in values}
 
     def _metrics(self, scores: Sequence[Scores]) -> dict[str, float]:
         joined = {name: np.concatenate([part[name] for part in scores]) for name in scores[0]}

@@ -97,5 +97,5 @@ class NodeRegression(VertexTask):
     def metrics(self, scores: Sequence[Scores]) -> dict[str, float]:
         """`mse`, `mae` and `r2`; first the one that decides."""
         joined = {name: np.concatenate([part[name] for part in scores]) for name in scores[0]}
-        found = errors_of_numbers(joined["prediction"], joined["label"])
-        return {name: found[name] for name in (self.primary_metric, *found)}
+        values = errors_of_numbers(joined["prediction"], joined["label"])
+        return {name: values[name] for name in (self.primary_metric, *values)}

@@ -40,17 +40,17 @@ class VertexTask(Task):
         """Store labels and targets. Labels of training vertices are copied to a GPU, in ascending order of ids."""
         assert graph.labels is not None
         self._labels, self._targets = graph.labels, graph.splits.train
-        self._there: tuple[Tensor, Tensor] | None = None
+        self._on_device: tuple[Tensor, Tensor] | None = None
         if device.type != "cpu":
             ids = torch.sort(self._targets).values
-            self._there = ids.to(device), self._labels[ids].to(device)
+            self._on_device = ids.to(device), self._labels[ids].to(device)
 
     @final
     def judging(self, graph: Graph) -> Self:
         """This task as it was set up, but with the labels of another graph: it scores outputs of the same model."""
         assert graph.labels is not None
         other = copy.copy(self)
-        other._labels, other._targets, other._there = graph.labels, graph.splits.train, None
+        other._labels, other._targets, other._on_device = graph.labels, graph.splits.train, None
         return other
 
     @final
@@ -61,9 +61,9 @@ class VertexTask(Task):
     @final
     def labels_of(self, targets: Tensor) -> Tensor:
         """`[t]` labels of `targets`, or `[t, C]` if multi-label, on the device of the targets."""
-        if self._there is None:
+        if self._on_device is None:
             return self._labels.index_select(0, targets)
-        ids, labels = self._there
+        ids, labels = self._on_device
         return labels.index_select(0, torch.searchsorted(ids, targets.to(ids.dtype)))
 
     def values(self, outputs: Tensor) -> Tensor:

@@ -118,9 +118,9 @@ def _mapped(offer: Sequence[Any] | None, device: torch.device) -> Tensor | None:
     if offer is None:
         return None
     names = [name for name in _ARGUMENTS if name not in _CLASSES]
-    given = {**_CLASSES, **dict(zip(names, offer, strict=True)), "storage_device": device.index}
-    found: Tensor = rebuild_cuda_tensor(**given)  # type: ignore[no-untyped-call]
-    return found
+    arguments = {**_CLASSES, **dict(zip(names, offer, strict=True)), "storage_device": device.index}
+    mapped: Tensor = rebuild_cuda_tensor(**arguments)  # type: ignore[no-untyped-call]
+    return mapped
 
 
 def _tried(work: Callable[[], Any]) -> tuple[Any, str | None]:

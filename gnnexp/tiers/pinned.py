@@ -220,10 +220,10 @@ def _new_memory(num_bytes: int, what: str) -> tuple[int, Refusal | None]:
 def _opened(process: int, handle: int, number: int) -> int:
     """Another process's memory with this inode number; -1 if this process cannot open it."""
     try:
-        found = os.open(f"/proc/{process}/fd/{handle}", os.O_RDWR | os.O_CLOEXEC)
+        opened = os.open(f"/proc/{process}/fd/{handle}", os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return -1
-    if os.fstat(found).st_ino == number:
-        return found
-    os.close(found)
+    if os.fstat(opened).st_ino == number:
+        return opened
+    os.close(opened)
     return -1

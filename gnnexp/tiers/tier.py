@@ -31,13 +31,13 @@ class ArrivingRows:
 
     Attributes:
         rows, ids: `rows[ids]` are being fetched.
-        there: `[n, d]` the rows on a GPU, complete after the event `done`; None on CPU.
+        on_device: `[n, d]` the rows on a GPU, complete after the event `done`; None on CPU.
         done: event of the GPU after the transfer; None on CPU.
     """
 
     rows: Tensor
     ids: Tensor
-    there: Tensor | None = None
+    on_device: Tensor | None = None
     done: torch.cuda.Event | None = None
 
 
@@ -188,15 +188,15 @@ class DeviceTier:
 
     def place(self, arriving: ArrivingRows, buffer: Tensor, places: Tensor, counted: str) -> None:
         """Put fetched rows into positions `places` `[n]` of a buffer in the device tier."""
-        if arriving.there is None:
+        if arriving.on_device is None:
             with self._crossing("h2d"):
                 move_rows(arriving.rows, arriving.ids, places, buffer)
         else:
             assert arriving.done is not None
             stream = torch.cuda.current_stream(self.device)
             stream.wait_event(arriving.done)
-            arriving.there.record_stream(stream)
-            buffer.index_copy_(0, places, arriving.there)
+            arriving.on_device.record_stream(stream)
+            buffer.index_copy_(0, places, arriving.on_device)
         moved = arriving.ids.numel()
         self.counts["tier/h2d_bytes"] += moved * buffer[:1].nbytes
         self.counts[counted] += moved
