@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,11 +20,8 @@ from gnnexp.datasets.formats.graph_files.growing import growing
 from gnnexp.datasets.formats.graph_files.lists import refuse_names_in_parts, refuse_wide_rows
 from gnnexp.datasets.formats.graph_files.node_link import read_node_link
 from gnnexp.datasets.formats.graph_files.pajek import read_pajek
-from gnnexp.datasets.formats.networkx_graph import attributed, foreign_of
+from gnnexp.datasets.formats.networkx_graph import AttributeOptions, attributed, foreign_of
 from gnnexp.datasets.reading.content import content_of, endings, one_file, start_of, text_of, visible_files
-from gnnexp.datasets.tables.features import FeatureForm
-from gnnexp.datasets.tables.roles import AUTO
-from gnnexp.datasets.tables.scaling import Empty
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.regular import is_file, parse_json
 from gnnexp.graph.graph import Graph
@@ -41,7 +38,7 @@ _GCONSTRUCT = re.compile(rb'"(node|source)_id_col"')
 
 
 @dataclass(kw_only=True, eq=False)
-class NetworkX(ForeignOptions, WrittenDataset):
+class NetworkX(ForeignOptions, AttributeOptions, WrittenDataset):
     """A graph from a file of NetworkX, igraph, Gephi or Pajek; its ending says the format, and `.gz` may follow.
 
     `.graphml`, `.gexf`, `.gml`, `.net` and `.pajek`, `.json` (node-link), `.edgelist`, `.adjlist`. An attribute that is
@@ -50,13 +47,6 @@ class NetworkX(ForeignOptions, WrittenDataset):
     Attributes:
         name: name of the graph.
         path: the file, or a folder with one such file; null = `$GNNEXP_DATA/networkx`.
-        label: attribute of vertices with classes: names or whole numbers, or lists of 0 and 1.
-        features: attributes of vertices with numbers, or lists of numbers of one length; `auto` = all of these.
-        categories: attributes of vertices of which each value becomes a feature (one-hot).
-        weight: attribute of edges with weights; edges without it have 1.
-        split_column: attribute of vertices with words such as `train`; also `train_mask`, `val_mask`, `test_mask`.
-        empty: what replaces missing numbers: `error` refuses them, `mean` of the attribute, `zero`.
-        standardize: give each attribute of numbers the mean 0 and the standard deviation 1, over all vertices.
         directed: whether the edges of `.edgelist` and `.adjlist` have a direction, which these files do not say.
     """
 
@@ -64,13 +54,6 @@ class NetworkX(ForeignOptions, WrittenDataset):
 
     name: str = "networkx"
     path: str | None = None
-    label: str | None = AUTO
-    features: list[str] | str | None = AUTO
-    categories: list[str] = field(default_factory=list)
-    weight: str | None = AUTO
-    split_column: str | None = AUTO
-    empty: Empty = "error"
-    standardize: bool = False
     directed: bool = False
 
     @classmethod
@@ -90,18 +73,7 @@ class NetworkX(ForeignOptions, WrittenDataset):
     def read(self) -> ForeignGraph:
         """The graph in the file."""
         graph = read_graph_file(self.sources()[0], directed=self.directed)
-        features = (
-            self.features if not isinstance(self.features, str) else None if self.features == AUTO else [self.features]
-        )
-        return foreign_of(
-            graph,
-            label=self.label,
-            features=[] if self.features is None else features,
-            weight=self.weight,
-            split=self.split_column,
-            form=FeatureForm(self.categories, self.empty, self.standardize),
-            both_directions=self.in_both_directions,
-        )
+        return foreign_of(graph, self, both_directions=self.in_both_directions)
 
 
 def read_graph_file(path: Path, *, directed: bool = False) -> AttributedGraph:
