@@ -93,7 +93,7 @@ def whole_numbers(values: list[Any]) -> list[Any]:
     return [int(one) if isinstance(one, str) and _INTEGER.fullmatch(one) else one for one in values]
 
 
-def numbers_of(values: Sequence[Any], count: int) -> np.ndarray | None:
+def attribute_numbers(values: Sequence[Any], count: int) -> np.ndarray | None:
     """`[n, w]` float64, NaN where a value is missing; None if they are no numbers and no lists of one length."""
     present = [value for value in values if value is not None]
     if present and all(isinstance(value, _NUMBERS) for value in present):
@@ -111,7 +111,7 @@ def numbers_of(values: Sequence[Any], count: int) -> np.ndarray | None:
     return np.array([[np.nan] * width if value is None else [float(item) for item in value] for value in values])
 
 
-def features_of(
+def attribute_features(
     columns: Mapping[str, np.ndarray], attributes: Attributes, form: FeatureForm, names: Sequence[Any]
 ) -> Matrix | None:
     """`[n, D]`: numbers first, then a column for each value of a category; sparse with categories."""
@@ -159,7 +159,7 @@ def features_of(
     )
 
 
-def labels_of(name: str, values: Sequence[Any]) -> tuple[np.ndarray, list[str]]:
+def attribute_labels(name: str, values: Sequence[Any]) -> tuple[np.ndarray, list[str]]:
     """`[n]` classes and their names, or `[n, C]` of 0 and 1. No value, an empty text and -1 mean no label.
 
     Raises:
@@ -168,7 +168,7 @@ def labels_of(name: str, values: Sequence[Any]) -> tuple[np.ndarray, list[str]]:
     key = f"vertices, attribute {name}"
     several = [value for value in values if isinstance(value, list | tuple | np.ndarray)]
     if several:
-        rows = numbers_of(
+        rows = attribute_numbers(
             [value if isinstance(value, list | tuple | np.ndarray) else None for value in values], len(values)
         )
         if rows is None or not np.isin(rows[~np.isnan(rows)], (0, 1)).all():
@@ -207,7 +207,7 @@ def _label(value: Any) -> str | int | float | None:  # noqa: ANN401
     return None if value is None or str(value) == "" else str(value)
 
 
-def splits_of(attributes: Attributes, split: str | None, names: Sequence[Any]) -> dict[str, np.ndarray]:
+def attribute_splits(attributes: Attributes, split: str | None, names: Sequence[Any]) -> dict[str, np.ndarray]:
     """`[n]` bool for each split; empty if there is none.
 
     Raises:
@@ -238,7 +238,7 @@ def splits_of(attributes: Attributes, split: str | None, names: Sequence[Any]) -
     return {part: masks.get(part, empty) for part in SPLITS} if "train" in masks else {}
 
 
-def weights_of(graph: AttributedGraph, weight: str) -> tuple[np.ndarray, list[str]]:
+def attribute_weights(graph: AttributedGraph, weight: str) -> tuple[np.ndarray, list[str]]:
     """`[E]`, 1 for edges without the attribute, as NetworkX's algorithms take it.
 
     Raises:

@@ -16,15 +16,15 @@ from gnnexp.datasets.formats.attribute_values import (
     SHOWN,
     Attributes,
     are_split_words,
+    attribute_features,
+    attribute_labels,
+    attribute_numbers,
+    attribute_splits,
+    attribute_weights,
     attributes_of,
-    features_of,
     has_repeated,
     ids_of,
-    labels_of,
     num_distinct,
-    numbers_of,
-    splits_of,
-    weights_of,
     whole_numbers,
 )
 from gnnexp.datasets.formats.foreign import EDGE, VERTEX, ForeignEdges, ForeignGraph, ForeignVertices
@@ -118,7 +118,7 @@ def foreign_of(graph: AttributedGraph, options: AttributeOptions, *, both_direct
     )
     label = _attribute_of_role(graph, attributes, "label", options.label)
     split = _attribute_of_role(graph, attributes, "split", options.split_column)
-    splits = splits_of(attributes, split, names)
+    splits = attribute_splits(attributes, split, names)
     roles = {label, split, *form.categories, *(MASKS if splits else ())}
     if features is None:
         columns = _numbers(attributes, [name for name in attributes if name not in roles and name not in graph.display])
@@ -127,8 +127,8 @@ def foreign_of(graph: AttributedGraph, options: AttributeOptions, *, both_direct
         columns = _numbers(attributes, features)
         _refuse_other_values(attributes, [name for name in features if name not in columns])
     findings = Findings()
-    labels, classes = (label and findings.attempt(labels_of, label, attributes[label])) or (None, [])
-    rows = findings.attempt(features_of, columns, attributes, form, names)
+    labels, classes = (label and findings.attempt(attribute_labels, label, attributes[label])) or (None, [])
+    rows = findings.attempt(attribute_features, columns, attributes, form, names)
     links = findings.attempt(_edges, graph, options.weight, both_directions=both_directions)
     findings.raise_all()
     assert links is not None
@@ -157,7 +157,7 @@ def _features_asked(options: AttributeOptions) -> list[str] | None:
 def _numbers(attributes: Attributes, names: Iterable[str]) -> dict[str, np.ndarray]:
     """`[n, w]` of each attribute that has numbers."""
     count = len(next(iter(attributes.values()), ()))
-    return {name: numbers for name in names if (numbers := numbers_of(attributes[name], count)) is not None}
+    return {name: numbers for name in names if (numbers := attribute_numbers(attributes[name], count)) is not None}
 
 
 def _refuse_other_values(attributes: Attributes, names: Iterable[str]) -> None:
@@ -238,7 +238,7 @@ def _edges(graph: AttributedGraph, weight: str | None, *, both_directions: bool)
             )
         )
     ends = graph.ends
-    weights, notes = (None, []) if weight is None else weights_of(graph, weight)
+    weights, notes = (None, []) if weight is None else attribute_weights(graph, weight)
     left = [name for name in known if name != weight]
     notes += [f"attributes of edges that are not used: {', '.join(left[:SHOWN])}"] if left else []
     if both_directions and not graph.directed.all():

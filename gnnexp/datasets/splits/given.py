@@ -57,10 +57,18 @@ def without_known(graph: Graph, *, reverses: int, remove: bool, why: str, names:
     if not same.any() and not known.any():
         return graph
     counts = _counts(held, np.unique(pairs[same]))
-    notes = [f"{counts} links are edges of the training graph, or reverses of edges" + _relations(opposites, names)]
+    note = f"{counts} links are edges of the training graph, or reverses of edges{_relations(opposites, names)}"
     if not remove:
-        return replace(graph, notes=(*graph.notes, f"{notes[0]}. {why}"))
-    gone = np.unique(edges[same])
+        return replace(graph, notes=(*graph.notes, f"{note}. {why}"))
+    return _without(graph, np.unique(edges[same]), known, note)
+
+
+def _without(graph: Graph, gone: np.ndarray, known: np.ndarray, note: str) -> Graph:
+    """`graph` without the edges `gone` and without the training links `known` `[n]` bool; `note` goes on with both.
+
+    Raises:
+        DataError: no edge would be left.
+    """
     if gone.size == graph.num_edges:
         raise DataError(
             Problem(
@@ -72,7 +80,7 @@ def without_known(graph: Graph, *, reverses: int, remove: bool, why: str, names:
         )
     kept = np.ones(graph.num_edges, bool)
     kept[gone] = False
-    note = f"{notes[0]}. gnnexp has removed {gone.size} edges and {int(known.sum())} training links"
+    note = f"{note}. gnnexp has removed {gone.size} edges and {int(known.sum())} training links"
     links_left = (
         {**graph.links, "train": graph.links["train"][torch.from_numpy(~known)]} if known.any() else graph.links
     )

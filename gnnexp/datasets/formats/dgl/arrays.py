@@ -62,12 +62,13 @@ class DglArrays:
 
 @dataclass(kw_only=True, eq=False)
 class DataNames:
-    """Which data mean what: a name, `auto` (found by its name), or None. It is a part of the options of data sets.
+    """Which data mean what: a part of the options of data sets. `auto` finds data by their names; null takes none.
 
     Attributes:
-        label, features: names among the data of vertices.
-        weight: name among the data of edges.
-        masks: names of the masks `train`, `val` and `test`; None: found by their names.
+        label: name of the labels among the data of vertices: classes, or zeros and ones `[n, C]`.
+        features: name of the features.
+        weight: name of the weights among the data of edges.
+        masks: names of the masks, `{train: NAME, val: NAME, test: NAME}`; null finds `train_mask`, `val_mask`, ….
         mask: which column of masks with several columns is the split.
     """
 
@@ -159,30 +160,28 @@ def foreign_of_arrays(arrays: DglArrays, data_names: DataNames, key: str) -> For
         vertices[kinds[kind]] = type_vertices or ForeignVertices(count)
         if vertices[kinds[kind]].ids is not None:
             used[kind].add(ID)
-    names = _edge_names([of_type.types for of_type in arrays.edges])
-    edges = []
-    for of_type in arrays.edges:
-        weight = weights.get(_shown(of_type.types))
-        used[_shown(of_type.types)] |= {weight, ID} - {None} if weight else {ID}  # ids of edges have no use
-        values = (
-            None
-            if weight is None
-            else findings.attempt(
-                _weights, of_type.data[weight], of_type.source.size, f"{key}, edges {_shown(of_type.types)}, {weight}"
-            )
-        )
-        edges.append(
-            ForeignEdges(
-                of_type.source,
-                of_type.destination,
-                names[of_type.types],
-                (kinds[of_type.types[0]], kinds[of_type.types[2]]),
-                values,
-            )
-        )
+    for name in data:
+        used[name] |= {ID, weights.get(name, ID)}  # ids of edges have no use
+    edges = _edges(arrays.edges, kinds, weights, key, findings)
     findings.raise_all()
     notes = [*_left_out(nodes, used, "vertices"), *_left_out(data, used, "edges"), *_reverses(arrays.edges)]
     return ForeignGraph(vertices, edges, notes)
+
+
+def _edges(
+    types: Sequence[DglEdges], kinds: Mapping[str, str], weights: Mapping[str, str], key: str, findings: Findings
+) -> list[ForeignEdges]:
+    """The edges of all types, with the weights that `weights` names by type of edges."""
+    names, edges = _edge_names([of_type.types for of_type in types]), []
+    for of_type in types:
+        shown, (source, _, destination) = _shown(of_type.types), of_type.types
+        weight, values = weights.get(shown), None
+        if weight is not None:
+            where = f"{key}, edges {shown}, {weight}"
+            values = findings.attempt(_weights, of_type.data[weight], of_type.source.size, where)
+        ends = (kinds[source], kinds[destination])
+        edges.append(ForeignEdges(of_type.source, of_type.destination, names[of_type.types], ends, values))
+    return edges
 
 
 def _plain_types(arrays: DglArrays) -> dict[str, str]:

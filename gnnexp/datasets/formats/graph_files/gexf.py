@@ -11,7 +11,6 @@ from pathlib import Path
 from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph, GraphCollector, Row
 from gnnexp.datasets.formats.graph_files.typed import AttributeDeclaration, apply_defaults, put_value, typed_value
 from gnnexp.datasets.formats.graph_files.xml_events import Event, xml_events
-from gnnexp.errors import DataError, Problem
 
 _WEIGHT = AttributeDeclaration("weight", "double", "edge")
 _KNOWN = {
@@ -43,7 +42,7 @@ def read_gexf(path: Path, content: bytes) -> AttributedGraph:
         DataError: it is no GEXF, or has a construct that gnnexp does not read. Names the construct.
     """
     reader = _Reader(GraphCollector(path, "GEXF"))
-    for event in xml_events(path, content):
+    for event in xml_events(path, content, "gexf"):
         (reader.open if event.opens else reader.close)(event)
     return reader.graph()
 
@@ -52,7 +51,7 @@ class _Reader:
     """What is known while elements come."""
 
     def __init__(self, collector: GraphCollector) -> None:
-        self.found = collector
+        self.collector = collector
         self.declared: dict[tuple[str, str], AttributeDeclaration] = {("edge", "weight"): _WEIGHT}  # by owner and id
         self.titles: set[tuple[str, str]] = set()  # owners and names of what the file declares
         self.owner, self.dynamic = "", False
@@ -68,19 +67,10 @@ class _Reader:
     def open(self, event: Event) -> None:
         """An element opens."""
         name, attributes = event.name, event.attributes
-        if not event.parent and name != "gexf":
-            raise DataError(
-                Problem(
-                    str(self.found.path),
-                    f"<{name}>",
-                    "the document must be a <gexf>",
-                    "give the file the ending of its format",
-                )
-            )
         if name == "graph":
             self.num_graphs += 1
             if self.num_graphs > 1:
-                raise self.found.wrong("<graph>", "", "the file has several graphs", "keep one graph in the file")
+                raise self.collector.wrong("<graph>", "", "the file has several graphs", "keep one graph in the file")
             self.directed = self._direction(attributes.get("defaultedgetype", "undirected"))
         elif name == "attributes":
             self.owner, self.dynamic = attributes.get("class", ""), attributes.get("mode") == "dynamic"
@@ -106,11 +96,11 @@ class _Reader:
 
     def _direction(self, given: str) -> bool:
         if given not in _DIRECTED:
-            raise self.found.wrong("edge type", given, f"must be one of {', '.join(_DIRECTED)}", "correct the type")
+            raise self.collector.wrong("edge type", given, f"must be one of {', '.join(_DIRECTED)}", "correct the type")
         return _DIRECTED[given]
 
     def _open_node(self, given: dict[str, str]) -> None:
-        row = self.found.vertex(given.get("id"))
+        row = self.collector.vertex(given.get("id"))
         self.owner = "node"
         self.rows.append(row)
         if "label" in given:
@@ -119,7 +109,7 @@ class _Reader:
 
     def _open_edge(self, given: dict[str, str]) -> None:
         directed = self._direction(given["type"]) if given.get("type") else self.directed
-        row = self.found.edge(given.get("source"), given.get("target"), directed=directed)
+        row = self.collector.edge(given.get("source"), given.get("target"), directed=directed)
         self.owner = "edge"
         self.rows.append(row)
         if "weight" in given:
@@ -138,7 +128,7 @@ class _Reader:
         if earlier is not None and earlier is not _WEIGHT:
             self.titles.discard((self.owner, earlier.name))
         if (self.owner, name) in self.titles:
-            raise self.found.wrong(
+            raise self.collector.wrong(
                 f"<attribute> {key}",
                 name,
                 f"two attributes of {self.owner}s have this title",
@@ -153,36 +143,36 @@ class _Reader:
         key = attributes.get("for", attributes.get("id", ""))
         declaration = self.declared.get((self.owner, key))
         if declaration is None:
-            raise self.found.wrong(
+            raise self.collector.wrong(
                 "<attvalue>", key, f"no attribute of {self.owner}s has this id", "declare the attribute"
             )
         row = self.rows[-1]
         if declaration.dynamic and declaration.name in row:
             self.several[self.owner, declaration.name] += 1
         else:
-            put_value(self.found, row, declaration, attributes.get("value", ""))
+            put_value(self.collector, row, declaration, attributes.get("value", ""))
 
     def graph(self) -> AttributedGraph:
         """The graph, once the document has ended."""
         if not self.num_graphs:
-            raise self.found.wrong("<graph>", None, "the file has no graph", "write it again")
+            raise self.collector.wrong("<graph>", None, "the file has no graph", "write it again")
         replaced = self._weights()
         notes = [f"{replaced} edges have a weight, and another attribute weight that is not used"] if replaced else []
-        notes += apply_defaults(self.found, list(self.declared.values()))
+        notes += apply_defaults(self.collector, list(self.declared.values()))
         for (owner, name), count in self.several.items():
-            for row in self.found.vertices if owner == "node" else self.found.edges:
+            for row in self.collector.vertices if owner == "node" else self.collector.edges:
                 row.pop(name, None)
             notes.append(f"{name} of {owner}s is not used: {count} values are for other times")
         unused = ", ".join(f"{name} ({count})" for name, count in self.unused.items())
         notes += [f"not used: {unused}"] if unused else []
-        return self.found.graph(display=self._labels(), notes=notes)
+        return self.collector.graph(display=self._labels(), notes=notes)
 
     def _weights(self) -> int:
         """Put the XML attribute `weight`. Returns the number of edges whose other attribute it replaces."""
         replaced = 0
         for row, text in self.weights:
             earlier = row.pop("weight", None)
-            put_value(self.found, row, _WEIGHT, text)
+            put_value(self.collector, row, _WEIGHT, text)
             replaced += earlier is not None and earlier != row["weight"]
         return replaced
 

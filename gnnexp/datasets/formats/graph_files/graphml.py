@@ -10,7 +10,6 @@ from pathlib import Path
 from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph, GraphCollector, Row
 from gnnexp.datasets.formats.graph_files.typed import AttributeDeclaration, apply_defaults, put_value
 from gnnexp.datasets.formats.graph_files.xml_events import Event, xml_events
-from gnnexp.errors import DataError, Problem
 
 _NODE_LABEL = "{http://www.yworks.com/xml/graphml}NodeLabel"
 _OWNERS = {"node", "edge", "all"}
@@ -24,7 +23,7 @@ def read_graphml(path: Path, content: bytes) -> AttributedGraph:
         DataError: it is no GraphML, or has a construct that gnnexp does not read. Names the construct.
     """
     reader = _Reader(GraphCollector(path, "GraphML"))
-    for event in xml_events(path, content):
+    for event in xml_events(path, content, "graphml"):
         (reader.open if event.opens else reader.close)(event)
     return reader.graph()
 
@@ -32,8 +31,8 @@ def read_graphml(path: Path, content: bytes) -> AttributedGraph:
 class _Reader:
     """What is known while elements come."""
 
-    def __init__(self, found: GraphCollector) -> None:
-        self.found = found
+    def __init__(self, collector: GraphCollector) -> None:
+        self.collector = collector
         self.keys: dict[str, AttributeDeclaration | None] = {}  # None: yEd's drawing
         self.owners: dict[str, set[str]] = {}  # of the keys with each attr.name
         self.default: str | None = None
@@ -45,24 +44,15 @@ class _Reader:
     def open(self, event: Event) -> None:
         """An element opens."""
         name, attributes = event.name, event.attributes
-        if not event.parent and name != "graphml":
-            raise DataError(
-                Problem(
-                    str(self.found.path),
-                    f"<{name}>",
-                    "the document must be a <graphml>",
-                    "give the file the ending of its format",
-                )
-            )
         if name == "graph":
             self._open_graph(attributes, event.parent)
         elif name == "node":
-            self.rows.append(self.found.vertex(attributes.get("id")))
+            self.rows.append(self.collector.vertex(attributes.get("id")))
         elif name == "edge":
             directed = self._directed(attributes.get("directed"))
-            self.rows.append(self.found.edge(attributes.get("source"), attributes.get("target"), directed=directed))
+            self.rows.append(self.collector.edge(attributes.get("source"), attributes.get("target"), directed=directed))
         elif name == "hyperedge":
-            raise self.found.wrong(
+            raise self.collector.wrong(
                 "<hyperedge>",
                 attributes.get("id", ""),
                 "edges between more than two nodes are not read",
@@ -94,7 +84,7 @@ class _Reader:
         if parent == "graphml":
             self.num_graphs += 1
             if self.num_graphs > 1:
-                raise self.found.wrong(
+                raise self.collector.wrong(
                     "<graph>", given.get("id", ""), "the file has several graphs", "keep one graph in the file"
                 )
         else:
@@ -105,7 +95,7 @@ class _Reader:
         if given is None:
             return bool(self.graphs and self.graphs[-1])
         if given.lower() not in _TRUTH:
-            raise self.found.wrong("edge, directed", given, "must be true or false", "correct the edge")
+            raise self.collector.wrong("edge, directed", given, "must be true or false", "correct the edge")
         return _TRUTH[given.lower()]
 
     def _declare(self, attributes: dict[str, str]) -> None:
@@ -118,7 +108,7 @@ class _Reader:
             name = key
         same = self.owners.setdefault(name, set())
         if same if owner == "all" else same & {owner, "all"}:
-            raise self.found.wrong(
+            raise self.collector.wrong(
                 f"<key> {key}", name, f"two keys for {owner} have this attr.name", "give each key a name of its own"
             )
         if owner in ("node", "all") and key == "label" and name == "Label":  # Gephi's name of a node
@@ -129,19 +119,19 @@ class _Reader:
     def _put(self, event: Event) -> None:
         key = event.attributes.get("key", "")
         if key not in self.keys:
-            raise self.found.wrong("<data>", key, "there is no <key> with this id", "declare the attribute")
+            raise self.collector.wrong("<data>", key, "there is no <key> with this id", "declare the attribute")
         declared, row = self.keys[key], self.rows[-1]
         if declared is None:
             self.num_drawn += 1
         elif row is not None:
-            put_value(self.found, row, declared, event.text)
+            put_value(self.collector, row, declared, event.text)
 
     def graph(self) -> AttributedGraph:
         """The graph, once the document has ended."""
         if not self.num_graphs:
-            raise self.found.wrong("<graph>", None, "the file has no graph", "write it again")
+            raise self.collector.wrong("<graph>", None, "the file has no graph", "write it again")
         notes = apply_defaults(
-            self.found, [declaration for declaration in self.keys.values() if declaration is not None]
+            self.collector, [declaration for declaration in self.keys.values() if declaration is not None]
         )
         counts = (
             (self.num_nested, "graphs in nodes, whose nodes are vertices as all others"),
@@ -149,4 +139,4 @@ class _Reader:
             (self.num_drawn, "drawings of yEd are not used"),
         )
         notes += [f"{count} {said}" for count, said in counts if count]
-        return self.found.graph(display=frozenset(self.display), notes=notes)
+        return self.collector.graph(display=frozenset(self.display), notes=notes)

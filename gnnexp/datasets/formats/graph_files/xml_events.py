@@ -34,15 +34,17 @@ class Event(NamedTuple):
     parent: str
 
 
-def xml_events(path: Path, content: bytes) -> Iterator[Event]:
+def xml_events(path: Path, content: bytes, root: str) -> Iterator[Event]:
     """All elements of the document `content`.
 
     Args:
         path: the file, for messages.
         content: bytes of the document, in any encoding that it declares.
+        root: name that the element around all others must have.
 
     Raises:
-        DataError: it has a type declaration or a tag of many megabytes, is nested too deeply, or is not whole.
+        DataError: it has another root, a type declaration or a tag of many megabytes, is nested too deeply, or is not
+            whole.
     """
     reader, waiting = _Reader(path), 0
     try:
@@ -59,7 +61,11 @@ def xml_events(path: Path, content: bytes) -> Iterator[Event]:
                         "make it shorter",
                     )
                 )
-            yield from reader.events
+            for event in reader.events:
+                if not event.parent and event.name != root:
+                    fix = "give the file the ending of its format"
+                    raise DataError(Problem(str(path), f"<{event.name}>", f"the document must be a <{root}>", fix))
+                yield event
             reader.events.clear()
     except expat.ExpatError as error:
         raise DataError(
