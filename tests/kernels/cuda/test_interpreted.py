@@ -257,7 +257,7 @@ def test_masks_of_rows_have_the_bits_of_numba(
     ids = torch.arange(num_rows, dtype=torch.int64 if long else torch.int32) * 7919 + (1 << 33 if long else 0)
     for name in ("dropout", "relu_dropout"):
         numba, triton = (
-            passed(lambda x, k=k, name=name: getattr(k, name)(x, ids, drop, width + start, start), wide[:, start:])
+            passed(lambda x, k=k, name=name: getattr(k.rows, name)(x, ids, drop, width + start, start), wide[:, start:])
             for k in both()
         )
         assert equal(triton, numba)
