@@ -10,10 +10,13 @@ import mmap
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emulated_gpu.graphs import ExternalEvent, graph_functions
 from emulated_gpu.ipc import can_access
+
+if TYPE_CHECKING:
+    import torch
 
 TOTAL_BYTES = 80 << 30
 _FROM_FILE = 2 | 8  # cudaHostRegisterMapped and cudaHostRegisterReadOnly
@@ -96,29 +99,35 @@ def _may_register(address: int, num_bytes: int, flags: int) -> bool:
 
 def _replaced(library: ctypes.CDLL) -> dict[str, Any]:
     """Replacements of functions and classes of `torch.cuda`, by name."""
+    runtime = _runtime(library)
+    return {
+        **graph_functions(library),
+        **_of_devices(library),
+        **_of_streams(library),
+        **_of_memory(library),
+        "cudart": lambda: runtime,
+        "_lazy_init": lambda: None,
+        "is_initialized": lambda: True,
+        "is_available": lambda: True,
+    }
+
+
+def _device(device: Any = None) -> torch.device:  # noqa: ANN401
+    """A device with its index; the thread's current device if no index is given."""
     import torch
 
-    accelerator, runtime = torch.accelerator, _runtime(library)
+    if isinstance(device, int):
+        return torch.device("cuda", device)
+    asked = torch.device("cuda" if device is None else device)
+    assert asked.type == "cuda", f"{asked} is not a CUDA device"
+    return torch.device("cuda", torch.accelerator.current_device_index() if asked.index is None else asked.index)
 
-    def _device(device: Any = None) -> torch.device:  # noqa: ANN401
-        """A device with its index; the thread's current device if no index is given."""
-        if isinstance(device, int):
-            return torch.device("cuda", device)
-        asked = torch.device("cuda" if device is None else device)
-        assert asked.type == "cuda", f"{asked} is not a CUDA device"
-        return torch.device("cuda", accelerator.current_device_index() if asked.index is None else asked.index)
 
-    def new_stream(device: Any = None, priority: int = 0) -> torch.Stream:  # noqa: ANN401
-        return torch.Stream(_device(device), priority=priority)
+def _of_devices(library: ctypes.CDLL) -> dict[str, Any]:
+    """Functions that choose devices and say what they can."""
+    import torch
 
-    def new_event(
-        enable_timing: bool = False, blocking: bool = False, *, external: bool = False
-    ) -> torch.Event | ExternalEvent:
-        event = torch.Event(torch.device("cuda"), enable_timing=enable_timing, blocking=blocking)
-        return ExternalEvent(library, event) if external else event
-
-    def stream(chosen: torch.Stream | None) -> AbstractContextManager[Any]:
-        return nullcontext() if chosen is None else chosen
+    accelerator = torch.accelerator
 
     def exchange_device(index: int) -> int:
         before = accelerator.current_device_index()
@@ -138,33 +147,57 @@ def _replaced(library: ctypes.CDLL) -> dict[str, Any]:
             uuid=f"emulated-{index}",
         )
 
-    def allocated(device: Any, peak: bool) -> int:  # noqa: ANN401
-        return int(library.emulated_allocated_bytes(_device(device).index, int(peak)))
-
     return {
-        **graph_functions(library),
-        "cudart": lambda: runtime,
-        "_lazy_init": lambda: None,
-        "is_initialized": lambda: True,
-        "is_available": lambda: True,
         "device_count": lambda: int(library.emulated_num_devices()),
         "current_device": accelerator.current_device_index,
         "set_device": lambda device: accelerator.set_device_index(_device(device)),
         "_exchange_device": exchange_device,
         "_maybe_exchange_device": exchange_device,
+        "get_device_name": lambda device=None: NAME,
+        "get_device_properties": properties,
+        "get_device_capability": lambda device=None: (9, 0),
+        "can_device_access_peer": lambda device, peer: can_access(_device(device).index, _device(peer).index),
+    }
+
+
+def _of_streams(library: ctypes.CDLL) -> dict[str, Any]:
+    """Streams, events and waits."""
+    import torch
+
+    accelerator = torch.accelerator
+
+    def new_stream(device: Any = None, priority: int = 0) -> torch.Stream:  # noqa: ANN401
+        return torch.Stream(_device(device), priority=priority)
+
+    def new_event(
+        enable_timing: bool = False, blocking: bool = False, *, external: bool = False
+    ) -> torch.Event | ExternalEvent:
+        event = torch.Event(torch.device("cuda"), enable_timing=enable_timing, blocking=blocking)
+        return ExternalEvent(library, event) if external else event
+
+    def stream(chosen: torch.Stream | None) -> AbstractContextManager[Any]:
+        return nullcontext() if chosen is None else chosen
+
+    return {
         "Stream": new_stream,
         "Event": new_event,
         "stream": stream,
         "set_stream": accelerator.set_stream,
         "current_stream": lambda device=None: accelerator.current_stream(_device(device)),
         "synchronize": lambda device=None: accelerator.synchronize(_device(device)),
+    }
+
+
+def _of_memory(library: ctypes.CDLL) -> dict[str, Any]:
+    """What the device's memory holds."""
+
+    def allocated(device: Any, *, peak: bool) -> int:  # noqa: ANN401
+        return int(library.emulated_allocated_bytes(_device(device).index, int(peak)))
+
+    return {
         "empty_cache": lambda: None,
         "memory_allocated": lambda device=None: allocated(device, peak=False),
         "max_memory_allocated": lambda device=None: allocated(device, peak=True),
         "reset_peak_memory_stats": lambda device=None: library.emulated_reset_peak(_device(device).index),
         "mem_get_info": lambda device=None: (TOTAL_BYTES - allocated(device, peak=False), TOTAL_BYTES),
-        "get_device_name": lambda device=None: NAME,
-        "get_device_properties": properties,
-        "get_device_capability": lambda device=None: (9, 0),
-        "can_device_access_peer": lambda device, peer: can_access(_device(device).index, _device(peer).index),
     }

@@ -27,6 +27,7 @@ from emulated_gpu.counts import NAMES
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+Launch = Callable[[Sequence[Tensor], Sequence[Tensor]], None]  # with tensors of the host
 _LIBRARY = "gnnexp_triton"
 _HOST_READ, _PEER_READ = NAMES.index("host_read_bytes"), NAMES.index("peer_read_bytes")
 _WRITES = (
@@ -42,65 +43,79 @@ _WRITES = (
 )
 
 
+class _Launches:
+    """Launches of kernels as operations of torch, one operation for each kernel.
+
+    Attributes:
+        lock: held while a launch runs, because the interpreter changes `triton.language`.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._library: Any = torch.library.Library(_LIBRARY, "DEF")  # type: ignore[no-untyped-call]
+        self._operations: dict[str, Callable[..., None]] = {}
+        self._by_number: dict[int, Launch] = {}  # the launch that runs now, and those of captured graphs
+        self._numbers = itertools.count()
+
+    def dispatch(self, kernel: str, reads: Sequence[Tensor], writes: Sequence[Tensor], launch: Launch) -> None:
+        """Run `launch(reads, writes)` on the host, as one operation of the device; a captured graph keeps it."""
+        number = next(self._numbers)
+        self._by_number[number] = launch
+        try:
+            self._operation(kernel)(reads, writes, number)
+        finally:
+            if not torch.cuda.is_current_stream_capturing():  # else replays launch it again
+                del self._by_number[number]
+
+    def _operation(self, kernel: str) -> Callable[..., None]:
+        if kernel not in self._operations:
+            self._library.define(f"{kernel}(Tensor[] reads, Tensor(a!)[] writes, int number) -> ()")
+            self._library.impl(kernel, self._run, "CPU")
+            self._operations[kernel] = getattr(getattr(torch.ops, _LIBRARY), kernel)
+        return self._operations[kernel]
+
+    def _run(self, reads: Sequence[Tensor], writes: Sequence[Tensor], number: int) -> None:
+        with self.lock:  # a replay comes from here
+            self._by_number[number](reads, writes)
+
+
 def install(device: ctypes.CDLL) -> None:
     """Let interpreted launches with tensors of the emulated device run on it; TRITON_INTERPRET=1 must be set."""
     from triton.runtime.interpreter import GridExecutor
 
-    library: Any = torch.library.Library(_LIBRARY, "DEF")  # type: ignore[no-untyped-call]
-    original = GridExecutor.__call__
-    operations: dict[str, Callable[..., None]] = {}
-    launches: dict[int, Callable[..., None]] = {}  # by number: the launch that runs now, and those of captured graphs
-    numbers = itertools.count()
-    lock = threading.RLock()  # the interpreter changes `triton.language` while it runs
-    written_by = _parsed_one_at_a_time(lock)
-
-    def run_launch(reads: Sequence[Tensor], writes: Sequence[Tensor], number: int) -> None:
-        with lock:  # a replay comes from here
-            launches[number](reads, writes)
-
-    def operation_of(name: str) -> Callable[..., None]:
-        if name not in operations:
-            library.define(f"{name}(Tensor[] reads, Tensor(a!)[] writes, int number) -> ()")
-            library.impl(name, run_launch, "CPU")
-            operations[name] = getattr(getattr(torch.ops, _LIBRARY), name)
-        return operations[name]
+    original, launches = GridExecutor.__call__, _Launches()
+    written_by = _parsed_one_at_a_time(launches.lock)
 
     def launch(self: Any, *args: Any, **kwargs: Any) -> None:
         bound = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
         tensors = {name: value for name, value in bound.items() if isinstance(value, Tensor)}
-        on_device = [tensor.is_cuda for tensor in tensors.values()]
-        written = written_by(self.fn)
+        if not any(tensor.is_cuda for tensor in tensors.values()):
+            with launches.lock:
+                original(self, *args, **kwargs)
+            return
+        written, kernel = written_by(self.fn), self.fn.__name__
         # A GPU reads pinned host memory over the link.
-        pinned = {name: value for name, value in tensors.items() if any(on_device) and not value.is_cuda}
+        pinned = {name: value for name, value in tensors.items() if not value.is_cuda}
         for name, value in pinned.items():
             if not value.is_pinned() or name in written:
                 raise ValueError(
                     f"Pointer argument cannot be accessed from Triton (cpu tensor?): {name} of "
-                    f"{self.fn.__name__} on the emulated device"
+                    f"{kernel} on the emulated device"
                 )
-        tensors = {name: value for name, value in tensors.items() if name not in pinned}
+        tensors = {name: value for name, value in tensors.items() if value.is_cuda}
         names = [[name for name in tensors if (name in written) == wanted] for wanted in (False, True)]
-
         rest = {name: value for name, value in bound.items() if name not in tensors}  # a graph keeps no tensor
 
         def on_host(*hosts: Sequence[Tensor]) -> None:
             there = {
                 name: host for group, of in zip(names, hosts, strict=True) for name, host in zip(group, of, strict=True)
             }
-            with _counted_reads(pinned.values(), device, self.fn.__name__):
+            with _counted_reads(pinned.values(), device, kernel):
                 original(self, **{**rest, **there})
 
-        with lock:
-            if not any(on_device):
-                original(self, *args, **kwargs)
-                return
-            number = next(numbers)
-            launches[number] = on_host
-            try:
-                operation_of(self.fn.__name__)(*([tensors[name].detach() for name in group] for group in names), number)
-            finally:
-                if not torch.cuda.is_current_stream_capturing():  # else replays launch it again
-                    del launches[number]
+        reads, writes = ([tensors[name].detach() for name in group] for group in names)
+        with launches.lock:
+            launches.dispatch(kernel, reads, writes, on_host)
 
     GridExecutor.__call__ = launch
 

@@ -47,7 +47,7 @@ def _warm_up(stage: Stage) -> Row:
     """Compile the CPU's kernels on all cores, in processes of their own; of a rehearsal one of them, here."""
     start = time.perf_counter()
     if stage.quick:
-        warmup.run(("sum", 0, 16))
+        warmup.compile_task(("sum", 0, 16))
         return Row("kernels of numba", value=time.perf_counter() - start, unit="s", words="one of them")
     done = subprocess.run(
         [sys.executable, "-m", "gnnexp.kernels.warmup"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from gnnexp.kernels.graph.csc_build import (
 
 SelfLoops = Literal["keep", "add", "remove"]
 Duplicates = Literal["merge", "keep"]
+EdgeData = Sequence[np.ndarray | None]  # features and weights of edges
 
 
 class CscArrays(NamedTuple):
@@ -59,8 +61,7 @@ def build_graph(
         src, dst: `[n]` ids of sources and destinations, any integer dtype.
         num_nodes: V.
         types: `[n]` edge types >= 0, or None.
-        symmetrize: whether to add the reverse of every edge, with its type, features and weight. If edges are merged,
-            an edge whose reverse is given keeps its own features and weight, and so does the reverse.
+        symmetrize: whether to add every edge's reverse with its data; if edges are merged, given reverses keep theirs.
         num_relations: R; with `symmetrize` the reverse of an edge of type r has type R + r. None: it has type r too.
         self_loops: `keep` self loops, `remove` them, or `add` them, so that each vertex has exactly one.
         duplicates: `merge` parallel edges of one type into one, or `keep` them.
@@ -81,36 +82,28 @@ def build_graph(
     """
     inverse = num_relations if symmetrize else None
     plain = types is None and edge_features is None and weights is None
-    _check(src, dst, num_nodes, types, inverse, (edge_features, weights), key)
+    data: EdgeData = (edge_features, weights)
+    _check(src, dst, num_nodes, types, inverse, data, key)
     _check_loops(self_loops, plain=plain)
     # One dtype for all ids, so that kernels are compiled once.
     src, dst = (np.ascontiguousarray(ids, dtype=index_dtype(num_nodes)) for ids in (src, dst))
     if inverse is not None:
-        assert types is not None, "inverse relations are of typed edges"
         src, dst, types = np.append(src, dst), np.append(dst, src), _with_inverses(types, inverse)
-        edge_features, weights = (
-            None if rows is None else np.concatenate([rows, rows]) for rows in (edge_features, weights)
-        )
+        data = [None if rows is None else np.concatenate([rows, rows]) for rows in data]
     options = (symmetrize and inverse is None, self_loops != "keep")
     if plain:
         return _plain(src, dst, num_nodes, options, self_loops == "add", duplicates == "merge")
+    rule = merge_weights if duplicates == "merge" else None
     built = _with_edge_data(
-        (src, dst),
-        num_nodes,
-        options,
-        merge_weights if duplicates == "merge" else None,
-        types,
-        edge_features,
-        weights,
-        from_user=np.empty(0, np.bool_),
-        by_weight=by_weight,
+        (src, dst), num_nodes, options, rule, types, data, from_user=np.empty(0, np.bool_), by_weight=by_weight
     )
     built.merged.check(merge_weights)
     return built
 
 
-def _with_inverses(types: np.ndarray, count: int) -> np.ndarray:
+def _with_inverses(types: np.ndarray | None, count: int) -> np.ndarray:
     """`[2n]` int32 types of edges and of their reverses. The check has shown that r + R fits in int32."""
+    assert types is not None, "inverse relations are of typed edges"
     wide = types.astype(np.int32)
     return np.append(wide, wide + np.int32(count))
 
@@ -166,7 +159,7 @@ def rows_with_data(
         from_user: `[n]` bool, False for edges that were added as reverses.
     """
     return _with_edge_data(
-        (src, dst), num_rows, (False, False), rule, types, None, weights, from_user=from_user, by_weight=True
+        (src, dst), num_rows, (False, False), rule, types, (None, weights), from_user=from_user, by_weight=True
     )
 
 
@@ -176,8 +169,7 @@ def _with_edge_data(
     options: tuple[bool, bool],
     rule: MergeWeights | None,
     types: np.ndarray | None,
-    edge_features: np.ndarray | None,
-    weights: np.ndarray | None,
+    edge_data: EdgeData,
     *,
     from_user: np.ndarray,
     by_weight: bool,
@@ -196,14 +188,14 @@ def _with_edge_data(
     del reverse
     first = _first(indptr, indices, None if types is None else kinds[edges])
     starts = np.append(np.flatnonzero(first), edges.size)
-    data = [None if rows is None else rows[edges] for rows in (edge_features, weights)]
+    data = [None if rows is None else rows[edges] for rows in edge_data]
     merged = MergedEdges()
     if rule is not None:
         indptr -= np.searchsorted(np.flatnonzero(~first), indptr)
         data, merged = _merge(starts, from_user, data, rule, (indptr, indices[first]))
         edges, indices = edges[first], indices[first]
-    elif by_weight and weights is not None and edge_features is None:
-        data[1] = in_order(starts, weights[edges])
+    elif by_weight and data[1] is not None and data[0] is None:
+        data[1] = in_order(starts, data[1])
     features, values = (
         None if rows is None else torch.from_numpy(rows.astype(np.float32, copy=False)) for rows in data
     )
@@ -288,7 +280,7 @@ def _check(
     num_nodes: int,
     types: np.ndarray | None,
     inverse: int | None,
-    data: tuple[np.ndarray | None, ...],
+    data: EdgeData,
     key: str,
 ) -> None:
     problems = []

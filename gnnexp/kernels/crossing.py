@@ -32,10 +32,10 @@ def crossed(arrays: Sequence[Tensor], device: torch.device) -> list[Tensor]:
     staging = torch.empty(ends[-1] if ends else 0, dtype=torch.uint8, pin_memory=True)
     for place, part in zip(order, _parts(staging, ends), strict=True):
         part.view(arrays[place].dtype).view(arrays[place].shape).copy_(arrays[place])
-    there = staging.to(device, non_blocking=True)
+    arrived = staging.to(device, non_blocking=True)
     moved = {
         place: part.view(arrays[place].dtype).view(arrays[place].shape)
-        for place, part in zip(order, _parts(there, ends), strict=True)
+        for place, part in zip(order, _parts(arrived, ends), strict=True)
     }
     return [moved[place] for place in range(len(arrays))]
 

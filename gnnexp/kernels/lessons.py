@@ -34,8 +34,9 @@ def load_kernels(lesson: Mapping[str, Sequence[str]]) -> int:
     count = 0
     for place, signatures in lesson.items():
         module, _, name = place.partition(":")
-        for kernel in [one for known, one in _kernels_of(import_module(module).__name__) if known == name]:
-            new = [one for one in _stored(kernel) if str(one) in signatures and one not in kernel.overloads]
+        for kernel in [kernel for known, kernel in _kernels_of(import_module(module).__name__) if known == name]:
+            stored = [signature for signature in _stored(kernel) if str(signature) in signatures]
+            new = [signature for signature in stored if signature not in kernel.overloads]
             for signature in new:
                 kernel.compile(signature)
             count += len(new)

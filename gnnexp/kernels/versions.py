@@ -119,7 +119,7 @@ def cached(folder: Path, package: Path) -> list[Version]:
         for file in package.rglob("*.py")
         if b"@compiled(" in file.read_bytes()
     }
-    found = []
+    saved = []
     for index in folder.rglob("*.nbi"):
         stem, name = index.name.split("-")[0].split(".")
         with index.open("rb") as file:
@@ -127,5 +127,5 @@ def cached(folder: Path, package: Path) -> list[Version]:
             _, overloads = pickle.loads(file.read())
         beside = index.parent.name == "__pycache__"  # else numba names a folder for the source's, and adds a digest
         module = modules[index.parent.parent.name if beside else index.parent.name.rpartition("_")[0], stem]
-        found += [Version(f"{module}.{name}", " ".join(map(text, key[0]))) for key in overloads]
-    return sorted(found)
+        saved += [Version(f"{module}.{name}", " ".join(map(text, key[0]))) for key in overloads]
+    return sorted(saved)

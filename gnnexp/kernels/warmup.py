@@ -65,15 +65,15 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m gnnexp.kernels.warmup", description="compile what is not cached")
     parser.add_argument("--all", action="store_true", help="all kernels, not only those of the first commands")
     parser.add_argument("--versions", type=Path, metavar="FILE", help="further ones, as in first_commands.csv")
-    given = parser.parse_args(arguments)
-    listed = {*versions.read_versions(FIRST), *(versions.read_versions(given.versions) if given.versions else ())}
-    chosen = [*versions.pieces(sorted(listed)), *(tasks() if given.all else ())]
+    options = parser.parse_args(arguments)
+    listed = {*versions.read_versions(FIRST), *(versions.read_versions(options.versions) if options.versions else ())}
+    chosen = [*versions.pieces(sorted(listed)), *(tasks() if options.all else ())]
     remove_stale(Path(__file__).parent)
     processes = min(len(os.sched_getaffinity(0)), _MOST_PROCESSES)
     with ProcessPoolExecutor(processes, get_context("spawn"), _be_silent) as pool:
-        going = [pool.submit(run, one) for one in chosen]
-        for done, one in enumerate(as_completed(going), 1):
-            one.result()
+        running = [pool.submit(compile_task, task) for task in chosen]
+        for done, future in enumerate(as_completed(running), 1):
+            future.result()
             _show(done, len(chosen))
     used = getrusage(RUSAGE_CHILDREN)
     print(f"kernels are in the cache: {used.ru_utime + used.ru_stime:.0f} CPU seconds on {processes} cores", flush=True)
@@ -114,7 +114,7 @@ def tasks() -> Iterator[Task]:
     yield from (("dropout", 0, 16), ("graph", 0, 0), ("others", 0, 0))
 
 
-def run(task: Task | list[Version]) -> None:
+def compile_task(task: Task | list[Version]) -> None:
     """Compile versions, or compile a task by running it."""
     if isinstance(task, list):
         for version in task:

@@ -19,7 +19,7 @@ from gnnexp.graph.block import Block, destinations
 from gnnexp.kernels.pool import Pool
 from gnnexp.ops.backend import Backend, Drop, NeighbourSums
 from gnnexp.ops.backend_numba import NumbaEdges, NumbaRows, NumbaSums
-from gnnexp.ops.backend_torch import runs
+from gnnexp.ops.backend_torch import column_runs
 
 
 class DGLGraphs:
@@ -64,7 +64,7 @@ class DGLSums(NumbaSums):
             return ops.copy_u_sum(graph, x)  # type: ignore[no-any-return]
         if column is None:
             return ops.u_mul_e_sum(graph, x, weight)  # type: ignore[no-any-return]
-        parts = runs(column)
+        parts = column_runs(column)
         heads, width = weight.shape[1], x.shape[1]
         if [slot for *_, slot in parts] == list(range(heads)) and len({b - a for a, b, _ in parts}) == 1:
             by_head: Tensor = ops.u_mul_e_sum(graph, x.view(-1, heads, width // heads), weight.unsqueeze(2))

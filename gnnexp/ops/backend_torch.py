@@ -18,7 +18,7 @@ from gnnexp.ops import masks
 from gnnexp.ops.backend import Backend, Drop, EdgeWeights, NeighbourSums, RowDropout
 
 
-def runs(column: Tensor) -> list[tuple[int, int, int]]:
+def column_runs(column: Tensor) -> list[tuple[int, int, int]]:
     """`(start, stop, slot)` of each run of equal values in `column` `[d]`."""
     slots = column.tolist()
     edges = [0, *(j for j in range(1, len(slots)) if slots[j] != slots[j - 1]), len(slots)]
@@ -32,7 +32,7 @@ class TorchSums(NeighbourSums):
         """One bag per destination, for each run of columns with the same weight."""
         if column is None or weight is None:
             return _bag(block, x, None if weight is None else weight.squeeze(1))
-        parts = [_bag(block, x[:, start:stop], weight[:, slot]) for start, stop, slot in runs(column)]
+        parts = [_bag(block, x[:, start:stop], weight[:, slot]) for start, stop, slot in column_runs(column)]
         return torch.cat(parts, 1) if parts else x.new_zeros(block.num_dst, 0)
 
     def aggregate_outer(self, block: Block, x: Tensor, weight: Tensor) -> Tensor:

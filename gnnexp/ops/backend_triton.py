@@ -16,7 +16,7 @@ from gnnexp.kernels.cuda.dropout import drop_rows, drop_sparse
 from gnnexp.kernels.cuda.edges import edge_operation
 from gnnexp.kernels.rows.attention import EdgeOperation
 from gnnexp.ops.backend import Backend, Drop, EdgeWeights, NeighbourSums, RowDropout
-from gnnexp.ops.backend_torch import runs
+from gnnexp.ops.backend_torch import column_runs
 from gnnexp.ops.first_order import applied
 from gnnexp.ops.functions_triton import (
     Aggregate,
@@ -38,7 +38,7 @@ from gnnexp.ops.functions_triton import (
 
 def heads_of(column: Tensor) -> list[Heads]:
     """The columns `[d]` of every weight; heads of equal width and in order share a launch."""
-    parts = runs(column)
+    parts = column_runs(column)
     start, stop, slot = parts[0] if parts else (0, 0, 0)
     width = stop - start
     if all(part == (i * width, (i + 1) * width, slot + i) for i, part in enumerate(parts)):

@@ -107,14 +107,14 @@ def gpu_problems(matmul: Matmul, device: torch.device) -> list[Problem]:
     """Why this device cannot multiply as `matmul` says; empty if it can. Older GPUs would silently not round."""
     if (problems := matmul_problems(matmul, device.type)) or device.type == "cpu" or matmul == "float32":
         return problems
-    found = torch.cuda.get_device_properties(device)
-    if (found.major, found.minor) >= _OLDEST_GPU:
+    gpu = torch.cuda.get_device_properties(device)
+    if (gpu.major, gpu.minor) >= _OLDEST_GPU:
         return []
     return [
         Problem(
             "train.matmul",
             matmul,
-            f"needs an NVIDIA GPU of compute capability 8.0 or later, and {found.name} has {found.major}.{found.minor}",
+            f"needs an NVIDIA GPU of compute capability 8.0 or later, and {gpu.name} has {gpu.major}.{gpu.minor}",
             _FIX,
         )
     ]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.graph.block import Block
-from gnnexp.kernels.graph.links import kept_edges
+from gnnexp.kernels.graph.links import mark_kept_edges
 
 _NO_TYPES = np.empty(0, np.int32)
 
@@ -61,7 +61,7 @@ def without(block: Block, pairs: ExcludedEdges) -> Block:
     """
     types = _NO_TYPES if block.edge_types is None else block.edge_types.numpy()
     kept, indptr = np.empty(block.num_edges, np.bool_), np.empty(block.num_dst + 1, np.int64)
-    count = kept_edges(
+    count = mark_kept_edges(
         block.indptr.numpy(),
         block.sources.numpy(),
         types,

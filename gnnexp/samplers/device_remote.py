@@ -20,7 +20,7 @@ from gnnexp.comm.communicator import Communicator
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.shard import Shard
 from gnnexp.kernels.crossing import across, back
-from gnnexp.kernels.samplers.hop import group_by_owner
+from gnnexp.kernels.samplers.hop import sort_by_owner
 from gnnexp.samplers.device_expansion import check_seeds
 from gnnexp.samplers.device_hops import DeviceTopology, HopEdges, assert_same, hop_key, taken
 from gnnexp.samplers.device_vertices import VertexTables, Vertices
@@ -177,7 +177,7 @@ class DeviceRemoteExpansion:
     def _ask(self, vertices: Vertices, number: int, keys: Tensor) -> _Hop:
         """The draws of a frontier whose vertices are in several parts (`RemoteExpansion`)."""
         comm = self._comm
-        bounds, grouped, places = group_by_owner(vertices.real, vertices.count, self._owner, comm.size)
+        bounds, grouped, places = sort_by_owner(vertices.real, vertices.count, self._owner, comm.size)
         sizes, ids = back(bounds, grouped)
         counts, known = sizes.diff().tolist(), int(sizes[-1])
         vertices.limit(known)

@@ -18,7 +18,7 @@ from gnnexp.comm.shuffle import ShuffleIndex
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.shard import Shard
 from gnnexp.kernels.crossing import across, back
-from gnnexp.kernels.samplers.hop import group_by_owner
+from gnnexp.kernels.samplers.hop import sort_by_owner
 from gnnexp.samplers.device_expansion import check_seeds
 from gnnexp.samplers.device_hops import DeviceTopology, HopEdges, assert_same, hop_keys
 from gnnexp.samplers.device_vertices import VertexTables, Vertices, relabelled
@@ -160,7 +160,7 @@ class DeviceSplitter:
             which rows are exchanged.
         """
         comm = self._comm
-        bounds, grouped, places = group_by_owner(foreign, count, self._owner, comm.size)
+        bounds, grouped, places = sort_by_owner(foreign, count, self._owner, comm.size)
         sizes, ids = back(torch.cat((bounds, vertices.count)), grouped)
         counts, num_foreign = sizes[:-1].diff().tolist(), int(sizes[-2])
         vertices.limit(int(sizes[-1]))

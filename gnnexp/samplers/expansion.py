@@ -25,7 +25,7 @@ _NOTHING = np.empty(0, np.int64)
 
 @dataclass
 class _Workspace(VertexMap):
-    """The map of `kernels.relabel`, and working memory for one batch at a time.
+    """The map of `kernels.relabel_sources`, and working memory for one batch at a time.
 
     Attributes:
         starts: `[D]` int64 position in the graph at which the edges of each destination start.
@@ -150,7 +150,7 @@ class Expansion:
         space.vertices = _grown(space.vertices, most + 1, keep=count)
         # Positions overwrite the vertex ids in place, unless ids are wider.
         sources = ids if ids.dtype == np.int32 else self._pool.empty((ids.size,), np.int32)
-        known = kernels.relabel(ids, space.table, space.base, space.vertices, count, sources)
+        known = kernels.relabel_sources(ids, space.table, space.base, space.vertices, count, sources)
         return indptr, torch.from_numpy(sources), positions, known
 
     def _draw(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.shard import BlockNeeds, Shard
-from gnnexp.kernels.samplers.sample import append_self_loops, place_seeds, relabel, take_or_missing
+from gnnexp.kernels.samplers.sample import append_self_loops, place_seeds, relabel_sources, take_or_missing
 from gnnexp.samplers.base import Sampler, SamplerOptions
 from gnnexp.samplers.vertex_map import VertexMap, VertexMaps
 
@@ -145,7 +145,7 @@ class MappedRelabelling:
         room = np.empty(most + 1, drawn.ids.numpy().dtype)
         room[:count] = self._ids.numpy()
         sources = np.empty(total, np.int32)
-        known = relabel(drawn.ids.numpy(), self._table, self._base, room, count, sources)
+        known = relabel_sources(drawn.ids.numpy(), self._table, self._base, room, count, sources)
         self._ids = torch.from_numpy(room[:known])
         return relabelled_block(drawn, torch.from_numpy(sources), self._ids, count, needs)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from gnnexp.graph.block import BatchKey
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.kernels.crossing import across
-from gnnexp.kernels.samplers.negatives import kept_columns
+from gnnexp.kernels.samplers.negatives import kept_pair_columns
 from gnnexp.tasks.base import Examples, Scores, Task
 
 _DECODER = 1 << 32  # layers of a decoder come after those of any model
@@ -64,7 +64,7 @@ class Pairs(Examples):
         if p == 0:
             return rows
         key = stream(self.key.seed, Purpose.DROPOUT, self.key.epoch, self.key.step, _DECODER + layer)
-        kept = kept_columns(np.uint64(key), self.numbers.numpy(), rows.shape[1], p)
+        kept = kept_pair_columns(np.uint64(key), self.numbers.numpy(), rows.shape[1], p)
         return rows * torch.from_numpy(kept).to(rows.device) / (1 - p)
 
 

@@ -170,7 +170,7 @@ def weigh(
     num_edges, heads = edges.index.numel(), src_key.shape[1]
     signed, weight = (src_key.new_empty(num_edges, heads) for _ in range(2))
     if signed.numel():
-        given = (None,) * 4 if names is None else names[:4]
+        edge_names = (None,) * 4 if names is None else names[:4]
         weigh_kernel[edges.num_rows,](
             edges.indptr,
             edges.index,
@@ -178,7 +178,7 @@ def weigh(
             dst_key.detach().contiguous(),
             signed,
             weight,
-            *given,
+            *edge_names,
             key,
             threshold,
             heads,

@@ -37,20 +37,20 @@ def fetch_kernel(
     column = tl.program_id(1) * COLS + tl.arange(0, COLS)
     inside = row < num_rows
     vertex = tl.load(ids + row, mask=inside, other=0).to(tl.int64)
-    there = (column < width)[None, :]
+    in_row = (column < width)[None, :]
     if CACHED:
         place = tl.load(table + vertex, mask=inside, other=-2)
-        hit, miss = (place >= 0)[:, None] & there, (place == -1)[:, None] & there
+        hit, miss = (place >= 0)[:, None] & in_row, (place == -1)[:, None] & in_row
         near = tl.load(held + (place.to(tl.int64) * width)[:, None] + column[None, :], mask=hit, other=0)
         far = tl.load(rows + (vertex * width)[:, None] + column[None, :], mask=miss, other=0)
         tl.store(out + (row * width)[:, None] + column[None, :], tl.where(hit, near, far), mask=hit | miss)
     else:
-        mask = inside[:, None] & there
+        mask = inside[:, None] & in_row
         value = tl.load(rows + (vertex * width)[:, None] + column[None, :], mask=mask, other=0)
         tl.store(out + (row * width)[:, None] + column[None, :], value, mask=mask)
 
 
-def tile(width: int) -> tuple[int, int]:
+def tile_of_rows(width: int) -> tuple[int, int]:
     """`(ROWS, COLS)` of the kernel: powers of 2."""
     columns = min(_MOST_COLUMNS, power_of_2(width))
     return max(1, min(64, _TILE // columns)), columns
@@ -69,12 +69,12 @@ def fetch_rows(rows: Tensor, ids: Tensor, out: Tensor, table: Tensor | None = No
     count, width = out.shape
     if not count or not width:
         return
-    size, columns = tile(width)
-    there = across(ids, out.device)
+    size, columns = tile_of_rows(width)
+    readable = across(ids, out.device)
     cached = table is not None and held is not None
     fetch_kernel[(tiles(count, size), tiles(width, columns))](
-        there,
-        table if cached else there,
+        readable,
+        table if cached else readable,
         held if cached else out,
         rows,
         out,

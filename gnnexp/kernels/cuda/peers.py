@@ -12,7 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from gnnexp.kernels.crossing import across
-from gnnexp.kernels.cuda.fetch import tile
+from gnnexp.kernels.cuda.fetch import tile_of_rows
 from gnnexp.kernels.cuda.launch import tiles
 
 # Programs add their counts to one of so many places: one place would be as slow as the rows of a small batch.
@@ -46,22 +46,22 @@ def peer_kernel(
     member = tl.where(hit, dealt % MEMBERS, 0)
     base = tl.load(bases + member, mask=hit, other=0).to(tl.pointer_type(out.dtype.element_ty))
     base = tl.multiple_of(base, [16])
-    there = (column < width)[None, :]
+    in_row = (column < width)[None, :]
     place = (dealt // MEMBERS * width)[:, None] + column[None, :]
-    mask = hit[:, None] & there
+    mask = hit[:, None] & in_row
     value = tl.load(base[:, None] + place, mask=mask, other=0)
     miss = inside & (dealt < 0)
     if PAST:
-        missed = miss[:, None] & there
+        missed = miss[:, None] & in_row
         far = tl.load(rows + (vertex * width)[:, None] + column[None, :], mask=missed, other=0)
         value, mask = tl.where(missed, far, value), mask | missed
     tl.store(out + (row * width)[:, None] + column[None, :], value, mask=mask)
     if tl.program_id(1) == 0:
         kind = tl.arange(0, 4)
         mine = tl.sum((hit & (member == own)).to(tl.int64), axis=0)
-        found = tl.sum(hit.to(tl.int64), axis=0)
+        num_hits = tl.sum(hit.to(tl.int64), axis=0)
         past = tl.sum(miss.to(tl.int64), axis=0)
-        amount = tl.where(kind == 0, mine, tl.where(kind == 1, found - mine, tl.where(kind == 2, past, 0)))
+        amount = tl.where(kind == 0, mine, tl.where(kind == 1, num_hits - mine, tl.where(kind == 2, past, 0)))
         tl.atomic_add(
             counts + tl.program_id(0) % PLACES * 4 + kind, amount, mask=kind < (3 if PAST else 2), sem="relaxed"
         )
@@ -86,7 +86,7 @@ def fetch_from_peers(
     counts = torch.zeros(_PLACES, 4, dtype=torch.int64, device=out.device)
     count, width = out.shape
     if count:  # rows without columns are counted, too
-        size, columns = tile(width)
+        size, columns = tile_of_rows(width)
         peer_kernel[(tiles(count, size), max(1, tiles(width, columns)))](
             across(ids, out.device),
             table,

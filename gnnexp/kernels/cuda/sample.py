@@ -63,7 +63,7 @@ def draw_kernel(
     keys: tl.tensor,
     step: int,
     bounds: tl.tensor,
-    found: tl.tensor,
+    neighbours: tl.tensor,
     positions: tl.tensor,
     FANOUT: tl.constexpr,
     LOOPS: tl.constexpr,
@@ -97,32 +97,38 @@ def draw_kernel(
     position = start[:, None] + chosen.to(tl.int64)
     place = tl.load(bounds + row, mask=inside, other=0)[:, None] + slot[None, :]
     source = tl.load(indices + position, mask=mask, other=0)
-    tl.store(found + place, source, mask=mask)
+    tl.store(neighbours + place, source, mask=mask)
     if PLACED:
         tl.store(positions + place, position, mask=mask)
     if LOOPS:
         last = tl.load(bounds + row + 1, mask=inside, other=1) - 1
-        tl.store(found + last, own.to(source.dtype), mask=inside)
+        tl.store(neighbours + last, own.to(source.dtype), mask=inside)
         if PLACED:
             tl.store(positions + last, tl.zeros_like(own) - 1, mask=inside)
 
 
 @_kernel
-def number_kernel(found: tl.tensor, total: tl.tensor, table: tl.tensor, most: int, EDGES: tl.constexpr) -> None:
+def number_kernel(neighbours: tl.tensor, total: tl.tensor, table: tl.tensor, most: int, EDGES: tl.constexpr) -> None:
     """The smallest number of the edges of every source; edge e has the number `most + e`. Source -1 is no source."""
     edge = tl.program_id(0).to(tl.int64) * EDGES + tl.arange(0, EDGES)
-    vertex = tl.load(found + edge, mask=edge < tl.load(total), other=-1).to(tl.int64)
+    vertex = tl.load(neighbours + edge, mask=edge < tl.load(total), other=-1).to(tl.int64)
     # Relaxed: the next kernel reads the entries.
     tl.atomic_min(table + vertex, (edge + most).to(tl.int32), mask=vertex >= 0, sem="relaxed")
 
 
 @_kernel
 def first_kernel(
-    found: tl.tensor, total: tl.tensor, table: tl.tensor, most: int, flags: tl.tensor, size: int, EDGES: tl.constexpr
+    neighbours: tl.tensor,
+    total: tl.tensor,
+    table: tl.tensor,
+    most: int,
+    flags: tl.tensor,
+    size: int,
+    EDGES: tl.constexpr,
 ) -> None:
     """1 for the first edge of every new source, 0 for other edges."""
     edge = tl.program_id(0).to(tl.int64) * EDGES + tl.arange(0, EDGES)
-    vertex = tl.load(found + edge, mask=edge < tl.load(total), other=-1).to(tl.int64)
+    vertex = tl.load(neighbours + edge, mask=edge < tl.load(total), other=-1).to(tl.int64)
     inside = vertex >= 0
     number = tl.load(table + vertex, mask=inside, other=0)
     tl.store(flags + edge, (inside & (number == (edge + most).to(tl.int32))).to(tl.int32), mask=edge < size)
@@ -130,7 +136,7 @@ def first_kernel(
 
 @_kernel
 def place_kernel(
-    found: tl.tensor,
+    neighbours: tl.tensor,
     total: tl.tensor,
     table: tl.tensor,
     most: int,
@@ -145,7 +151,7 @@ def place_kernel(
     """The position of every source. The first edge of a new vertex writes its position into the table, too."""
     edge = tl.program_id(0).to(tl.int64) * EDGES + tl.arange(0, EDGES)
     before = tl.load(count)
-    vertex = tl.load(found + edge, mask=edge < tl.load(total), other=-1)
+    vertex = tl.load(neighbours + edge, mask=edge < tl.load(total), other=-1)
     inside = vertex >= 0
     place = tl.load(table + vertex.to(tl.int64), mask=inside, other=0).to(tl.int64)
     new = inside & (place >= most)
@@ -191,10 +197,10 @@ def draw_edges(
     wants_positions: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """`samplers.device_hops.HopKernels.draw_edges`."""
-    size, found = vertices.numel(), indices.new_empty(num_edges, device=vertices.device)
+    size, neighbours = vertices.numel(), indices.new_empty(num_edges, device=vertices.device)
     positions = indptr.new_empty(num_edges) if wants_positions else None
     if size:
-        slots, rows = tile(fanout)
+        slots, rows = tile_of_draws(fanout)
         draw_kernel[(tiles(size, rows),)](
             indptr,
             indices,
@@ -204,7 +210,7 @@ def draw_edges(
             keys,
             int(keys.numel() > 1),
             bounds,
-            found,
+            neighbours,
             indptr if positions is None else positions,
             FANOUT=fanout,
             LOOPS=bool(loops),
@@ -213,7 +219,7 @@ def draw_edges(
             SLOTS=slots,
             ROWS=rows,
         )
-    return found, positions
+    return neighbours, positions
 
 
 def take_edges(values: Tensor, positions: Tensor) -> Tensor:
@@ -231,14 +237,14 @@ def take_edges(values: Tensor, positions: Tensor) -> Tensor:
     return taken
 
 
-def tile(fanout: int) -> tuple[int, int]:
+def tile_of_draws(fanout: int) -> tuple[int, int]:
     """`(SLOTS, ROWS)` of `draw_kernel`: draws per destination and destinations per program, powers of 2."""
     slots = power_of_2(fanout)
     return slots, max(1, min(64, _TILE // slots))
 
 
 def relabel(
-    found: Tensor,
+    neighbours: Tensor,
     total: Tensor,
     table: Tensor,
     most: int,
@@ -247,11 +253,11 @@ def relabel(
     known: Tensor,
 ) -> Tensor:
     """`samplers.device_hops.HopKernels.relabel`, for at least one edge."""
-    size, grid = found.numel(), (tiles(found.numel(), _EDGES),)
-    flags = torch.empty(size, dtype=torch.int32, device=found.device)
+    size, grid = neighbours.numel(), (tiles(neighbours.numel(), _EDGES),)
+    flags = torch.empty(size, dtype=torch.int32, device=neighbours.device)
     sources = torch.empty_like(flags)
-    number_kernel[grid](found, total, table, most, EDGES=_EDGES)
-    first_kernel[grid](found, total, table, most, flags, size, EDGES=_EDGES)
+    number_kernel[grid](neighbours, total, table, most, EDGES=_EDGES)
+    first_kernel[grid](neighbours, total, table, most, flags, size, EDGES=_EDGES)
     ranks = torch.cumsum(flags, 0, dtype=torch.int32)
-    place_kernel[grid](found, total, table, most, ranks, count, known, sources, vertices, size, EDGES=_EDGES)
+    place_kernel[grid](neighbours, total, table, most, ranks, count, known, sources, vertices, size, EDGES=_EDGES)
     return sources

@@ -61,7 +61,7 @@ def make_sieve(indptr: np.ndarray, ends: np.ndarray, types: np.ndarray) -> np.nd
 
 
 @compiled(nogil=True)
-def kept_edges(
+def mark_kept_edges(
     indptr: np.ndarray,
     sources: np.ndarray,
     types: np.ndarray,
@@ -158,5 +158,5 @@ def warm_up() -> None:
     ids, wide, row, none = np.zeros(1, np.int32), np.zeros(1, np.int64), np.array([0, 1]), np.empty(0, np.int32)
     make_sieve(row, ids, none)
     for kinds in (ids, none):
-        kept_edges(row, ids, kinds, ids, ids, False, wide, wide, kinds, np.zeros(1, np.bool_), row.copy())
+        mark_kept_edges(row, ids, kinds, ids, ids, False, wide, wide, kinds, np.zeros(1, np.bool_), row.copy())
     count_above(np.zeros((1, 1), np.float32), np.zeros(1, np.float32), 0, row, ids, none, wide, wide, wide, wide)

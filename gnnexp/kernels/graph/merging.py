@@ -12,20 +12,20 @@ ERROR, SUM, MEAN, MAX, MIN = range(5)
 
 @compiled(nogil=True)
 def merge_values(
-    starts: np.ndarray, given: np.ndarray, values: np.ndarray, rule: int, merged: np.ndarray, different: np.ndarray
+    starts: np.ndarray, from_user: np.ndarray, values: np.ndarray, rule: int, merged: np.ndarray, different: np.ndarray
 ) -> None:
     """The value of each group of parallel edges.
 
-    If edges of a group are given, those that were added as reverses do not count. Values are added in float64 and in
+    If a group has edges of the user, those that were added as reverses do not count. Values are added in float64 and in
     ascending order, so that the order of edges does not matter.
 
     Args:
         starts: `[G + 1]` bounds of the groups.
-        given: `[n]` whether an edge is given, or `[0]` if all are.
+        from_user: `[n]` whether an edge is the user's, or `[0]` if all are.
         values: `[n]` float64 value of each edge.
         rule: number of the rule.
         merged: `[G]` float32, gets the value of each group.
-        different: `[G]` bool, gets whether given edges have different values (as float32).
+        different: `[G]` bool, gets whether edges that count have different values (as float32).
     """
     for group in range(starts.size - 1):
         start, stop = starts[group], starts[group + 1]
@@ -33,8 +33,8 @@ def merge_values(
             merged[group], different[group] = values[start], False
             continue
         own, added = values[start:stop].copy(), False
-        if given.size:
-            chosen = given[start:stop]
+        if from_user.size:
+            chosen = from_user[start:stop]
             added = not chosen.any()  # reverses only: the edges that they are reverses of have the same values
             if not added:
                 own = own[chosen]

@@ -67,12 +67,12 @@ def undirected(
     """
     num_nodes = indptr.size - 1
     out_ptr, out_ids, out_edges = transpose_csc(indptr, indices, num_nodes)
-    given = np.empty(0, np.int32) if edge_weights is None else edge_weights
+    own_weights = np.empty(0, np.int32) if edge_weights is None else edge_weights
     starts = np.zeros(num_nodes + 1, np.int64)
     none = np.empty(0, dtype)
-    _merge(indptr, indices, out_ptr, out_ids, out_edges, given, starts, none, none)
+    _merge(indptr, indices, out_ptr, out_ids, out_edges, own_weights, starts, none, none)
     np.cumsum(starts, out=starts)
     neighbours, weights = np.empty(starts[-1], dtype), np.empty(starts[-1], dtype)
     if neighbours.size:
-        _merge(indptr, indices, out_ptr, out_ids, out_edges, given, starts, neighbours, weights)
+        _merge(indptr, indices, out_ptr, out_ids, out_edges, own_weights, starts, neighbours, weights)
     return starts.astype(dtype), neighbours, weights

@@ -20,7 +20,7 @@ def hashed_part(key: np.uint64, vertex: int, num_parts: int) -> int:
 
 
 @compiled(nogil=True)
-def place_edges(
+def place_by_hash(
     sources: np.ndarray,
     destinations: np.ndarray,
     degrees: np.ndarray,
@@ -55,4 +55,4 @@ def place_edges(
 def warm_up() -> None:
     """Compile the kernels of this module for common types."""
     ids = np.zeros(1, np.int32)
-    place_edges(ids, ids, ids.copy(), True, np.uint64(0), 1, np.empty(1, np.int16))
+    place_by_hash(ids, ids, ids.copy(), True, np.uint64(0), 1, np.empty(1, np.int16))

@@ -6,11 +6,11 @@ import numpy as np
 
 from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.graph.stream import ask_for_ends
-from gnnexp.kernels.partitioners.parts import held_or_least, put
+from gnnexp.kernels.partitioners.parts import held_or_least, place_edge
 
 
 @compiled(nogil=True)
-def place_edges(
+def place_by_load(
     sources: np.ndarray,
     destinations: np.ndarray,
     degrees: np.ndarray,
@@ -47,10 +47,10 @@ def place_edges(
         if unassigned:
             degrees[src] -= 1
             degrees[dst] -= 1
-        least = put(held, at_src, at_dst, part, loads, least)
+        least = place_edge(held, at_src, at_dst, part, loads, least)
 
 
 def warm_up() -> None:
     """Compile the kernels of this module for common types."""
     ids, replicas = np.zeros(1, np.int32), np.zeros((1, 1), np.uint64)
-    place_edges(ids, ids, ids.copy(), replicas, np.zeros(1, np.int64), True, np.empty(1, np.int16))
+    place_by_load(ids, ids, ids.copy(), replicas, np.zeros(1, np.int64), True, np.empty(1, np.int16))

@@ -6,7 +6,7 @@ import numpy as np
 
 from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.graph.stream import ask_for_ends
-from gnnexp.kernels.partitioners.parts import IN, NOT_IN, least_loaded, put
+from gnnexp.kernels.partitioners.parts import IN, NOT_IN, least_loaded, place_edge
 
 
 @compiled(inline="always")
@@ -55,7 +55,7 @@ def _best_part(
 
 
 @compiled(nogil=True)
-def place_edges(
+def place_by_score(
     sources: np.ndarray,
     destinations: np.ndarray,
     degrees: np.ndarray,
@@ -96,11 +96,11 @@ def place_edges(
         balance = weight / (epsilon + (most - loads[least]))
         part = _best_part(held, at_src, at_dst, words, loads, 2.0 - share, 1.0 + share, balance, most, least)
         parts[edge] = part
-        least = put(held, at_src, at_dst, part, loads, least)
+        least = place_edge(held, at_src, at_dst, part, loads, least)
         most = max(most, loads[part])
 
 
 def warm_up() -> None:
     """Compile the kernels of this module for common types."""
     ids, replicas = np.zeros(1, np.int32), np.zeros((1, 1), np.uint64)
-    place_edges(ids, ids, ids.copy(), replicas, np.zeros(1, np.int64), 1.0, 1.0, True, np.empty(1, np.int16))
+    place_by_score(ids, ids, ids.copy(), replicas, np.zeros(1, np.int64), 1.0, 1.0, True, np.empty(1, np.int16))

@@ -18,7 +18,7 @@ def keep_last(destinations: np.ndarray, parts: np.ndarray, homes: np.ndarray) ->
 
 
 @compiled(nogil=True)
-def count_edges(
+def count_by_part(
     sources: np.ndarray, destinations: np.ndarray, parts: np.ndarray, first: int, counts: np.ndarray
 ) -> None:
     """Count the edges of every vertex by part in `counts` `[V, g]`, for the parts `first` to `first + g - 1`.
@@ -70,6 +70,6 @@ def warm_up() -> None:
     ids, parts, homes = np.zeros(1, np.int32), np.zeros(1, np.int16), np.zeros(1, np.int16)
     counts, most = np.zeros((1, 1), np.int32), np.zeros(1, np.int32)
     keep_last(ids, parts, homes)
-    count_edges(ids, ids, parts, 0, counts)
+    count_by_part(ids, ids, parts, 0, counts)
     keep_most(counts, 0, most, homes)
     place_homeless(homes, 1)

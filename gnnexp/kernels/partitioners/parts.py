@@ -81,7 +81,7 @@ def next_least(loads: np.ndarray, least: int) -> int:
 
 
 @compiled(inline="always")
-def put(held: np.ndarray, first: int, second: int, part: int, loads: np.ndarray, least: int) -> int:
+def place_edge(held: np.ndarray, first: int, second: int, part: int, loads: np.ndarray, least: int) -> int:
     """Place an edge in `part`; returns the part with the fewest edges afterwards, the lowest on ties.
 
     Args:

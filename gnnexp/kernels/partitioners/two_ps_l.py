@@ -7,7 +7,7 @@ import numpy as np
 from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.graph.stream import ask_for_clusters, ask_for_ends
 from gnnexp.kernels.partitioners.dbh import hashed_part
-from gnnexp.kernels.partitioners.parts import ONE, put
+from gnnexp.kernels.partitioners.parts import ONE, place_edge
 
 # Columns of a vertex's record.
 DEGREE, CLUSTER = 0, 1
@@ -15,7 +15,7 @@ FIELDS = 2
 
 
 @compiled(nogil=True)
-def start(degrees: np.ndarray, records: np.ndarray, volumes: np.ndarray) -> None:
+def put_alone(degrees: np.ndarray, records: np.ndarray, volumes: np.ndarray) -> None:
     """Put every vertex in a cluster of its own; `degrees` `[V]`, `records` `[2 V]` int32, `volumes` `[V]` int64."""
     for vertex in range(degrees.size):
         records[FIELDS * vertex + DEGREE] = degrees[vertex]
@@ -24,7 +24,7 @@ def start(degrees: np.ndarray, records: np.ndarray, volumes: np.ndarray) -> None
 
 
 @compiled(nogil=True)
-def cluster_edges(
+def cluster_by_volume(
     sources: np.ndarray, destinations: np.ndarray, records: np.ndarray, volumes: np.ndarray, max_volume: float
 ) -> None:
     """For every edge, move one end to the cluster of the other end, if volumes allow.
@@ -34,7 +34,7 @@ def cluster_edges(
     Args:
         sources: `[n]` ids.
         destinations: `[n]` ids.
-        records: `[2 V]`, see `start`; changed.
+        records: `[2 V]`, see `put_alone`; changed.
         volumes: `[V]` sum of degrees of every cluster, changed.
         max_volume: a cluster with a larger volume neither gives nor takes a vertex, and no cluster grows beyond it.
     """
@@ -90,7 +90,7 @@ def place_within(
     Args:
         sources: `[n]` ids.
         destinations: `[n]` ids.
-        records: `[2 V]`, see `start`.
+        records: `[2 V]`, see `put_alone`.
         homes: `[V]` part of every vertex's cluster.
         replicas: `[V, words]` uint64, set of the parts that hold each vertex, changed.
         loads: `[p]` int64 edges of every part, changed.
@@ -115,7 +115,7 @@ def place_within(
             part = _overflow(key, higher, loads, capacity, least)
             overflow += 1
         parts[edge] = part
-        least = put(held, words * src, words * dst, part, loads, least)
+        least = place_edge(held, words * src, words * dst, part, loads, least)
     return overflow
 
 
@@ -162,7 +162,7 @@ def place_between(
     Args:
         sources: `[n]` ids.
         destinations: `[n]` ids.
-        records: `[2 V]`, see `start`.
+        records: `[2 V]`, see `put_alone`.
         volumes: `[V]` sum of degrees of every cluster.
         homes: `[V]` part of every vertex's cluster.
         replicas: `[V, words]` uint64, set of the parts that hold each vertex, changed.
@@ -193,7 +193,7 @@ def place_between(
             v_src, v_dst = volumes[records[FIELDS * src + CLUSTER]], volumes[records[FIELDS * dst + CLUSTER]]
             part = _better_part(held, at_src, at_dst, p_src, p_dst, d_src / (d_src + d_dst), v_src / (v_src + v_dst))
         parts[edge] = part
-        least = put(held, at_src, at_dst, part, loads, least)
+        least = place_edge(held, at_src, at_dst, part, loads, least)
     return overflow
 
 
@@ -201,8 +201,8 @@ def warm_up() -> None:
     """Compile the kernels of this module for common types."""
     ids, replicas, loads, key = np.zeros(1, np.int32), np.zeros((1, 1), np.uint64), np.zeros(1, np.int64), np.uint64(0)
     records, volumes, parts = np.zeros(2, np.int32), np.zeros(1, np.int64), np.zeros(1, np.int16)
-    start(ids, records, volumes)
-    cluster_edges(ids, ids, records, volumes, 1.0)
+    put_alone(ids, records, volumes)
+    cluster_by_volume(ids, ids, records, volumes, 1.0)
     parts_of_vertices(records, ids, parts)
     place_within(ids, ids, records, parts, replicas, loads, 2, key, parts.copy())
     place_between(ids, ids, records, volumes, parts, replicas, loads, 2, key, parts.copy())

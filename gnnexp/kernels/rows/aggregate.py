@@ -18,7 +18,17 @@ from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.prefetch import prefetch as prefetch_line
 from gnnexp.kernels.rows.layout import VECTOR_BYTES, Layout, layout, max_width
 from gnnexp.kernels.rows.rowkernel import RowKernel, by_edges
-from gnnexp.kernels.rows.vector import accumulate, dots, load, prefetch, prefetch_write, store, stream, streams, zeros
+from gnnexp.kernels.rows.vector import (
+    accumulate,
+    can_stream,
+    dots,
+    load_row,
+    prefetch_row,
+    prefetch_write,
+    store_row,
+    stream_row,
+    zeros,
+)
 
 _U = np.uint64
 _ONE = np.uint64(1)
@@ -131,17 +141,17 @@ def _sum_range(
         total = zeros(x, shape)
         for e in range(_U(indptr[row]), _U(indptr[row + 1])):
             later = min(e + ahead, final)
-            prefetch(x, _U(index[later]) * x_stride + x_first, shape)
+            prefetch_row(x, _U(index[later]) * x_stride + x_first, shape)
             if permuted:
                 prefetch_line(weight, _U(edges[later]) * weight_stride + slot)
             at = _U(edges[e]) if permuted else e
-            term = load(x, _U(index[e]) * x_stride + x_first, width, shape)
+            term = load_row(x, _U(index[e]) * x_stride + x_first, width, shape)
             total = accumulate(total, term, weight, at * weight_stride + slot, shape)
         place = _U(row) * _U(out_stride) + _U(out_first)
         if past_cache:
-            stream(out, place, width, total)
+            stream_row(out, place, width, total)
         else:
-            store(out, place, width, total)
+            store_row(out, place, width, total)
 
 
 @RowKernel
@@ -168,10 +178,10 @@ def _dot_range(
     num_slots, slot, width, ahead = _U(num_slots), _U(slot), _U(width), _U(ahead)
     other_stride, other_first, final = _U(other_stride), _U(other_first), _U(index.size) - _ONE
     for row in range(first, last):
-        mine = load(own, _U(row) * _U(own_stride) + _U(own_first), width, shape)
+        mine = load_row(own, _U(row) * _U(own_stride) + _U(own_first), width, shape)
         for e in range(_U(indptr[row]), _U(indptr[row + 1])):
-            prefetch(other, _U(index[min(e + ahead, final)]) * other_stride + other_first, shape)
-            theirs = load(other, _U(index[e]) * other_stride + other_first, width, shape)
+            prefetch_row(other, _U(index[min(e + ahead, final)]) * other_stride + other_first, shape)
+            theirs = load_row(other, _U(index[e]) * other_stride + other_first, width, shape)
             dots(products, e * num_slots + slot, mine, theirs, width, add, shape)
 
 
@@ -207,16 +217,16 @@ def _both_range(
         total, mine = zeros(x, shape), _U(row) * _U(own_stride) + _U(own_first)
         for e in range(_U(indptr[row]), _U(indptr[row + 1])):
             later = min(e + ahead, final)
-            prefetch(x, _U(index[later]) * x_stride + x_first, shape)
+            prefetch_row(x, _U(index[later]) * x_stride + x_first, shape)
             prefetch_line(weight, _U(edges[later]) * num_slots + slot)
             prefetch_write(products, _U(edges[later]) * num_slots + slot)
             at = _U(edges[e]) * num_slots + slot
-            term = load(x, _U(index[e]) * x_stride + x_first, width, shape)
+            term = load_row(x, _U(index[e]) * x_stride + x_first, width, shape)
             total = accumulate(total, term, weight, at, shape)
             # Read the row's own values from the first-level cache each time. If registers held them too, the sums would
             # be spilled to memory.
-            dots(products, at, load(own, mine, width, shape), term, width, add, shape)
-        store(out, _U(row) * _U(out_stride) + _U(out_first), width, total)
+            dots(products, at, load_row(own, mine, width, shape), term, width, add, shape)
+        store_row(out, _U(row) * _U(out_stride) + _U(out_first), width, total)
 
 
 def sum_rows(edges: Edges, x: Matrix, out: Matrix, weight: np.ndarray, num_slots: int, parts: list[Group]) -> None:
@@ -258,7 +268,7 @@ def sum_rows(edges: Edges, x: Matrix, out: Matrix, weight: np.ndarray, num_slots
 def _streams(out: Matrix, start: int, width: int) -> bool:
     """Whether the columns `start:start + width` of `out` are written with stores that bypass the caches."""
     whole_vectors = (out.first + start) * out.values.itemsize % VECTOR_BYTES == 0
-    return whole_vectors and streams(out.values, out.stride, width)
+    return whole_vectors and can_stream(out.values, out.stride, width)
 
 
 def dot_rows(

@@ -27,7 +27,7 @@ from gnnexp.kernels.rows.rowmath import (
     subtract,
     where_positive,
 )
-from gnnexp.kernels.rows.vector import load, store, zeros
+from gnnexp.kernels.rows.vector import load_row, store_row, zeros
 
 _U = np.uint64
 
@@ -47,26 +47,26 @@ def _weigh_range(
     weight: np.ndarray,
     shape: int,
 ) -> None:
-    heads, one = _U(heads), src_key.dtype.type(1)
+    heads, unit = _U(heads), src_key.dtype.type(1)
     lowest = src_key.dtype.type(-np.inf)
     for row in range(first, last):
         begin, end = _U(indptr[row]), _U(indptr[row + 1])
-        own, peak = load(dst_key, _U(row) * heads, heads, shape), fill(src_key, lowest, shape)
+        own, peak = load_row(dst_key, _U(row) * heads, heads, shape), fill(src_key, lowest, shape)
         for e in range(begin, end):
-            score = add(load(src_key, _U(index[e]) * heads, heads, shape), own)
+            score = add(load_row(src_key, _U(index[e]) * heads, heads, shape), own)
             peak = maximum(peak, ramp(score, score, slope))
-            store(signed, e * heads, heads, score)
+            store_row(signed, e * heads, heads, score)
         mass = zeros(src_key, shape)
         for e in range(begin, end):
-            score = load(signed, e * heads, heads, shape)
+            score = load_row(signed, e * heads, heads, shape)
             value = exponential(subtract(ramp(score, score, slope), peak))
             mass = add(mass, value)
-            store(weight, e * heads, heads, value)
-        share = divide(fill(src_key, one, shape), mass)
+            store_row(weight, e * heads, heads, value)
+        share = divide(fill(src_key, unit, shape), mass)
         for e in range(begin, end):
-            value = multiply(load(weight, e * heads, heads, shape), share)
-            store(weight, e * heads, heads, value)
-            store(signed, e * heads, heads, ramp(value, load(signed, e * heads, heads, shape), -one))
+            value = multiply(load_row(weight, e * heads, heads, shape), share)
+            store_row(weight, e * heads, heads, value)
+            store_row(signed, e * heads, heads, ramp(value, load_row(signed, e * heads, heads, shape), -unit))
 
 
 @RowKernel
@@ -90,17 +90,21 @@ def _unweigh_range(
         begin, end = _U(indptr[row]), _U(indptr[row + 1])
         mean = zeros(signed, shape)
         for e in range(begin, end):
-            kept = where_positive(load(weight, e * heads, heads, shape), load(gradient, e * heads, heads, shape))
-            mean = add(mean, multiply(magnitude(load(signed, e * heads, heads, shape)), multiply(kept, scaled)))
+            kept = where_positive(
+                load_row(weight, e * heads, heads, shape), load_row(gradient, e * heads, heads, shape)
+            )
+            mean = add(mean, multiply(magnitude(load_row(signed, e * heads, heads, shape)), multiply(kept, scaled)))
         total = zeros(signed, shape)
         for e in range(begin, end):
-            share = load(signed, e * heads, heads, shape)
-            kept = where_positive(load(weight, e * heads, heads, shape), load(gradient, e * heads, heads, shape))
+            share = load_row(signed, e * heads, heads, shape)
+            kept = where_positive(
+                load_row(weight, e * heads, heads, shape), load_row(gradient, e * heads, heads, shape)
+            )
             change = multiply(magnitude(share), subtract(multiply(kept, scaled), mean))
             change = ramp(change, share, slope)
             total = add(total, change)
-            store(score_gradient, e * heads, heads, change)
-        store(key_gradient, _U(row) * heads, heads, total)
+            store_row(score_gradient, e * heads, heads, change)
+        store_row(key_gradient, _U(row) * heads, heads, total)
 
 
 def weigh(
@@ -208,22 +212,22 @@ def _operation_range(
         if phase == 1:
             total = zeros(out, shape)
             for e in range(begin, end):
-                total = add(total, load(a, e * heads, heads, shape))
-            store(out, here, heads, total)
+                total = add(total, load_row(a, e * heads, heads, shape))
+            store_row(out, here, heads, total)
         elif phase == 2:
             peak = fill(out, lowest, shape)
             for e in range(begin, end):
-                peak = maximum(peak, load(a, e * heads, heads, shape))
-            store(out, here, heads, peak)
+                peak = maximum(peak, load_row(a, e * heads, heads, shape))
+            store_row(out, here, heads, peak)
         else:
-            own = load(b, here, heads, shape)
+            own = load_row(b, here, heads, shape)
             for e in range(begin, end):
                 if phase == 0:
-                    store(out, e * heads, heads, add(load(a, _U(index[e]) * heads, heads, shape), own))
+                    store_row(out, e * heads, heads, add(load_row(a, _U(index[e]) * heads, heads, shape), own))
                 elif phase == 3:
-                    store(out, e * heads, heads, exponential(subtract(load(a, e * heads, heads, shape), own)))
+                    store_row(out, e * heads, heads, exponential(subtract(load_row(a, e * heads, heads, shape), own)))
                 else:
-                    store(out, e * heads, heads, own)
+                    store_row(out, e * heads, heads, own)
 
 
 def edge_operation(

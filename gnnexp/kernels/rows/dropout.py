@@ -19,7 +19,7 @@ from gnnexp.kernels.prefetch import prefetch
 from gnnexp.kernels.rows.layout import VECTOR_BYTES, Code, layout
 from gnnexp.kernels.rows.rowkernel import RowKernel, by_edges, evenly
 from gnnexp.kernels.rows.rowmath import fill, multiply, where_positive
-from gnnexp.kernels.rows.vector import load, store, stream, streams
+from gnnexp.kernels.rows.vector import can_stream, load_row, store_row, stream_row
 
 _U32, _U64 = np.uint32, np.uint64
 STEP, MUL1, MUL2 = 0x9E3779B9, 0x7FEB352D, 0x846CA68B
@@ -98,7 +98,7 @@ def _drop_slice(
 def _stream_row(scratch: np.ndarray, out: np.ndarray, to: np.uint64, width: np.uint64, shape: int) -> None:
     lanes = _U64(VECTOR_BYTES // out.itemsize)
     for j in range(_U64(0), width, lanes):
-        stream(out, to + j, lanes, load(scratch, j, lanes, shape))
+        stream_row(out, to + j, lanes, load_row(scratch, j, lanes, shape))
 
 
 @RowKernel
@@ -156,12 +156,12 @@ def _scale_positive(
     begin, stop = _U64(first * _FLOATS), _U64(min(last * _FLOATS, out.size))
     whole = begin + (stop - begin) // lanes * lanes
     for i in range(begin, whole, lanes):
-        scaled = multiply(load(gradient, i, lanes, shape), factor)
-        kept = where_positive(load(output, i, lanes, shape), scaled)
+        scaled = multiply(load_row(gradient, i, lanes, shape), factor)
+        kept = where_positive(load_row(output, i, lanes, shape), scaled)
         if past_cache:
-            stream(out, i, lanes, kept)
+            stream_row(out, i, lanes, kept)
         else:
-            store(out, i, lanes, kept)
+            store_row(out, i, lanes, kept)
     for i in range(whole, stop):
         scaled = gradient[i] * scale
         out[i] = scaled if output[i] > zero else zero
@@ -284,7 +284,7 @@ def drop_rows(
         num_columns,
         start,
         stop,
-        streams(out, width, width),
+        can_stream(out, width, width),
         _one_vector(x),
     )
 
@@ -301,7 +301,7 @@ def keep_positive(output: np.ndarray, gradient: np.ndarray, out: np.ndarray, thr
     """
     scale = output.dtype.type(survivor_scale(threshold))
     bounds = evenly(-(-out.size // _FLOATS), out.size)
-    _scale_positive(bounds, output, gradient, out, scale, streams(out, 0, 0), _one_vector(out))
+    _scale_positive(bounds, output, gradient, out, scale, can_stream(out, 0, 0), _one_vector(out))
 
 
 def drop_sparse(

@@ -15,12 +15,12 @@ from gnnexp.kernels.rows.rowkernel import RowKernel, by_edges
 from gnnexp.kernels.rows.vector import (
     accumulate,
     dots,
-    load,
+    load_row,
     outer_accumulate,
     outer_store,
     outer_zeros,
-    prefetch,
-    store,
+    prefetch_row,
+    store_row,
     zeros,
 )
 
@@ -56,8 +56,8 @@ def _outer_range(
     for row in range(first, last):
         total = outer_zeros(x, shape)
         for e in range(_U(indptr[row]), _U(indptr[row + 1])):
-            prefetch(x, _U(index[min(e + ahead, final)]) * x_stride + x_first, shape)
-            term = load(x, _U(index[e]) * x_stride + x_first, width, shape)
+            prefetch_row(x, _U(index[min(e + ahead, final)]) * x_stride + x_first, shape)
+            term = load_row(x, _U(index[e]) * x_stride + x_first, width, shape)
             total = outer_accumulate(total, term, weight, e * num_slots + slot, shape)
         outer_store(out, _U(row) * _U(out_stride) + _U(out_first), _U(head_stride), width, total, shape)
 
@@ -86,10 +86,10 @@ def _outer_dot_range(
     for row in range(first, last):
         mine = _U(row) * _U(own_stride) + column
         for e in range(_U(indptr[row]), _U(indptr[row + 1])):
-            prefetch(x, _U(index[min(e + ahead, final)]) * x_stride + column, shape)
-            term = load(x, _U(index[e]) * x_stride + column, width, shape)
+            prefetch_row(x, _U(index[min(e + ahead, final)]) * x_stride + column, shape)
+            term = load_row(x, _U(index[e]) * x_stride + column, width, shape)
             for slot in range(num_slots):
-                gradient = load(own, mine + slot * _U(head_stride), width, shape)
+                gradient = load_row(own, mine + slot * _U(head_stride), width, shape)
                 dots(products, e * num_slots + slot, gradient, term, width, add, shape)
 
 
@@ -118,9 +118,9 @@ def _inner_range(
         for e in range(_U(indptr[row]), _U(indptr[row + 1])):
             at, start = _U(edges[e]) * num_slots, _U(index[e]) * _U(x_stride) + column
             for slot in range(num_slots):
-                term = load(x, start + slot * head_stride, width, shape)
+                term = load_row(x, start + slot * head_stride, width, shape)
                 total = accumulate(total, term, weight, at + slot, shape)
-        store(out, _U(row) * _U(out_stride) + column, width, total)
+        store_row(out, _U(row) * _U(out_stride) + column, width, total)
 
 
 def _together(num_slots: int) -> int:

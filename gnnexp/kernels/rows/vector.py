@@ -114,7 +114,7 @@ def zeros(typing: Any, array: Any, shape: Any) -> Any:
 
 
 @intrinsic
-def load(typing: Any, array: Any, index: Any, width: Any, shape: Any) -> Any:
+def load_row(typing: Any, array: Any, index: Any, width: Any, shape: Any) -> Any:
     """The row of `width` floats at `array[index]` (flat array, `uint64` index and width)."""
     form = decoded(shape)
     row = Row(array.dtype, form.lanes, form.count)
@@ -128,7 +128,7 @@ def load(typing: Any, array: Any, index: Any, width: Any, shape: Any) -> Any:
 
 
 @intrinsic
-def store(typing: Any, array: Any, index: Any, width: Any, row: Any) -> Any:
+def store_row(typing: Any, array: Any, index: Any, width: Any, row: Any) -> Any:
     """Write `row` to `array[index : index + width]`."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -141,8 +141,8 @@ def store(typing: Any, array: Any, index: Any, width: Any, row: Any) -> Any:
 
 
 @intrinsic
-def stream(typing: Any, array: Any, index: Any, width: Any, row: Any) -> Any:
-    """`store` that bypasses the caches, for large results that are not read soon.
+def stream_row(typing: Any, array: Any, index: Any, width: Any, row: Any) -> Any:
+    """`store_row` that bypasses the caches, for large results that are not read soon.
 
     The place must be aligned to a vector, and `width` must be a whole number of vectors. Call `fence` before another
     thread reads the result.
@@ -161,7 +161,7 @@ def stream(typing: Any, array: Any, index: Any, width: Any, row: Any) -> Any:
 
 @intrinsic
 def fence(typing: Any) -> Any:
-    """Make the results that this thread has written by `stream` visible to other threads."""
+    """Make the results that this thread has written by `stream_row` visible to other threads."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         builder.fence("seq_cst")
@@ -170,14 +170,14 @@ def fence(typing: Any) -> Any:
     return types.void(), codegen
 
 
-def streams(array: Any, stride: int, width: int) -> bool:
-    """Whether `stream` can write rows of `width` floats, `stride` apart, to the flat numpy `array`, and is faster."""
+def can_stream(array: Any, stride: int, width: int) -> bool:
+    """Whether `stream_row` can write rows of `width` floats, `stride` apart, to a flat numpy array, and is faster."""
     step = array.itemsize
     return array.nbytes >= STREAM_BYTES and not (array.ctypes.data | stride * step | width * step) % VECTOR_BYTES
 
 
 @intrinsic
-def prefetch(typing: Any, array: Any, index: Any, shape: Any) -> Any:
+def prefetch_row(typing: Any, array: Any, index: Any, shape: Any) -> Any:
     """Request every cache line of the row at `array[index]`."""
     form = decoded(shape)
     num_lines = -(-form.lanes * form.count * (array.dtype.bitwidth // 8) // LINE_BYTES)

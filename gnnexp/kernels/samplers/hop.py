@@ -53,8 +53,8 @@ def draw_edges(
     looped = real & (positions < 0)
     edges = indices if indices.numel() else indices.new_zeros(1)
     drawn = edges[torch.where(real & ~looped, positions, 0)]
-    found = torch.where(looped, (-1 - positions).to(indices.dtype), drawn)
-    return found, torch.where(looped, -1, positions) if wants_positions else None
+    neighbours = torch.where(looped, (-1 - positions).to(indices.dtype), drawn)
+    return neighbours, torch.where(looped, -1, positions) if wants_positions else None
 
 
 def _named(names: Tensor | None, own: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ def _floyd(room: Tensor, own: Tensor, fanout: int) -> Tensor:
 
 
 def relabel(
-    found: Tensor,
+    neighbours: Tensor,
     total: Tensor,
     table: Tensor,
     most: int,
@@ -82,22 +82,22 @@ def relabel(
     known: Tensor,
 ) -> Tensor:
     """The position of every source; new vertices are appended: `kernels.cuda.sample.relabel`."""
-    edge, nobody = torch.arange(found.numel(), device=found.device), table.numel() - 1
-    real = (edge < total) & (found >= 0)
-    vertex = torch.where(real, found, nobody).long()
+    edge, nobody = torch.arange(neighbours.numel(), device=neighbours.device), table.numel() - 1
+    real = (edge < total) & (neighbours >= 0)
+    vertex = torch.where(real, neighbours, nobody).long()
     number = edge + most
     table.scatter_reduce_(0, vertex, number.int(), "amin")
     place = table[vertex].long()
     first = (place == number) & real
     ranks = first.cumsum(0)
     position = torch.where(place < most, place, count - 1 + ranks[(place - most).clamp(0, edge.numel() - 1)])
-    vertices[torch.where(first, position, vertices.numel() - 1)] = found
+    vertices[torch.where(first, position, vertices.numel() - 1)] = neighbours
     table[torch.where(first, vertex, nobody)] = position.int()
     torch.add(count, ranks[-1:], out=known)
     return position.int()
 
 
-def group_by_owner(ids: Tensor, count: Tensor, owner: Tensor, num_parts: int) -> tuple[Tensor, Tensor, Tensor]:
+def sort_by_owner(ids: Tensor, count: Tensor, owner: Tensor, num_parts: int) -> tuple[Tensor, Tensor, Tensor]:
     """Sort vertices by owner; vertices of the same owner keep their order: `kernels.samplers.split.group_by_owner`.
 
     Args:

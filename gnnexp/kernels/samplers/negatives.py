@@ -123,7 +123,7 @@ def draw_negatives(
 
 
 @compiled(parallel=True)
-def kept_columns(key: np.uint64, numbers: np.ndarray, num_columns: int, dropped: float) -> np.ndarray:
+def kept_pair_columns(key: np.uint64, numbers: np.ndarray, num_columns: int, dropped: float) -> np.ndarray:
     """Which columns are kept, `[p, num_columns]` bool, for the pairs `numbers` `[p]` int64.
 
     A column is dropped with probability `dropped`.
@@ -145,4 +145,4 @@ def warm_up() -> None:
     ids, row, none, out = np.zeros(1, np.int64), np.array([0, 0]), np.empty(0, np.int32), np.zeros((2, 1), np.int64)
     for links in (np.zeros((1, 2), np.int64), np.zeros((1, 3), np.int64)):
         draw_negatives(links, ids, ids, 1, 1, _TAIL, np.zeros(1, np.uint64), row, none, none, _U(0), out)
-    kept_columns(_U(0), ids, 1, 0.5)
+    kept_pair_columns(_U(0), ids, 1, 0.5)

@@ -2,7 +2,7 @@
 
 One hop consists of three calls. First, `count_hop` computes the vector R of Algorithm 1 and the memory that the hop
 needs. Then `sample_hop` or `copy_hop` selects edges and reads their sources: the first loop of Algorithm 1. Finally,
-`relabel` turns ids into positions through the map M: the second loop.
+`relabel_sources` turns ids into positions through the map M: the second loop.
 
 There are three differences to Algorithm 1. Destinations come first among the sources, as in DGL's blocks; Algorithm 1
 drops destinations that are no neighbours. M is not cleared but has a base that moves. A batch keeps one list of
@@ -186,6 +186,25 @@ def _place_draws(
             positions[end & mask] = np.int64(-1) - vertices[first + i]
 
 
+@compiled(inline="always")
+def _read_neighbours(
+    first: np.uint64,
+    last: np.uint64,
+    indices: np.ndarray,
+    positions: np.ndarray,
+    mask: np.uint64,
+    neighbours: np.ndarray,
+) -> None:
+    """Read the sources of the edges `first` to `last - 1`; the position of a self loop becomes -1."""
+    for edge in range(first, last):
+        position = positions[edge & mask]
+        if position < 0:
+            neighbours[edge] = np.int64(-1) - position
+            positions[edge & mask] = -1
+        else:
+            neighbours[edge] = indices[_U(position)]
+
+
 @compiled(nogil=True)
 def sample_hop(
     indices: np.ndarray,
@@ -203,7 +222,7 @@ def sample_hop(
     taken: np.ndarray,
     positions: np.ndarray,
     mask: np.uint64,
-    found: np.ndarray,
+    neighbours: np.ndarray,
 ) -> None:
     """Draw the edges of a hop and read their sources.
 
@@ -215,16 +234,13 @@ def sample_hop(
         fanout: f >= 1.
         loops: 1 to add a self loop as the last edge of every destination, else 0.
         key: key of this hop's random stream.
-        starts: from `count_hop`.
-        room: from `count_hop`.
-        block_indptr: from `count_hop`.
-        keys: `[ROUND]` uint64 working memory.
-        chosen: `[f * round_width(f)]` uint32 working memory.
+        starts, room, block_indptr: from `count_hop`.
+        keys, chosen: `[ROUND]` uint64 and `[f * round_width(f)]` uint32 working memory.
         taken: uint8 zeros, one for each edge of the vertex with the most edges; used from `LARGE_FANOUT` on.
         positions: int64, filled at `edge & mask` with the position of each edge in the graph (-1 for a self loop).
             Its length is E, or 2^k for a ring that holds two rounds: 2^k >= 2 * round_width(f) * (f + loops).
         mask: 2^64 - 1, or 2^k - 1 for a ring.
-        found: `[E]`, filled with the source vertex of each edge (dtype of `indices`).
+        neighbours: `[E]`, filled with the source vertex of each edge (dtype of `indices`).
     """
     size, most = _U(num_dst), _U(fanout)
     width = _U(round_width(fanout))
@@ -236,27 +252,12 @@ def sample_hop(
                 _draw_round(drawn, end - drawn, most, key, vertices, names, room, keys, chosen)
             elif room[drawn]:
                 _draw_one(_name(vertices, names, drawn), _U(room[drawn]), most, key, taken, chosen)
+            count = end - drawn
             _place_draws(
-                drawn,
-                end - drawn,
-                width,
-                loops,
-                vertices,
-                starts,
-                room,
-                block_indptr,
-                chosen,
-                indices,
-                positions,
-                mask,
+                drawn, count, width, loops, vertices, starts, room, block_indptr, chosen, indices, positions, mask
             )
-        for edge in range(_U(block_indptr[previous]), _U(block_indptr[min(drawn, size)])):
-            position = positions[edge & mask]
-            if position < 0:
-                found[edge] = np.int64(-1) - position
-                positions[edge & mask] = -1
-            else:
-                found[edge] = indices[_U(position)]
+        first, last = _U(block_indptr[previous]), _U(block_indptr[min(drawn, size)])
+        _read_neighbours(first, last, indices, positions, mask, neighbours)
         previous = min(drawn, size)
 
 
@@ -269,7 +270,7 @@ def copy_hop(
     starts: np.ndarray,
     block_indptr: np.ndarray,
     positions: np.ndarray,
-    found: np.ndarray,
+    neighbours: np.ndarray,
 ) -> None:
     """`sample_hop` without a fanout: all edges in canonical order; `positions` `[E]`, or empty if not needed."""
     last = _U(num_dst) - _1
@@ -278,9 +279,9 @@ def copy_hop(
         edge, end = _U(block_indptr[i]), _U(block_indptr[i + _1] - loops)
         start = _U(starts[i])
         for j in range(end - edge):
-            found[edge + j] = indices[start + j]
+            neighbours[edge + j] = indices[start + j]
         if loops:
-            found[end] = vertices[i]
+            neighbours[end] = vertices[i]
         if positions.size:
             for j in range(end - edge):
                 positions[edge + j] = start + j
@@ -289,8 +290,8 @@ def copy_hop(
 
 
 @compiled(nogil=True)
-def relabel(
-    found: np.ndarray, table: np.ndarray, base: int, vertices: np.ndarray, count: int, sources: np.ndarray
+def relabel_sources(
+    neighbours: np.ndarray, table: np.ndarray, base: int, vertices: np.ndarray, count: int, sources: np.ndarray
 ) -> int:
     """Second loop of Algorithm 1: turn vertices into positions, and append new vertices in order of first appearance.
 
@@ -299,21 +300,21 @@ def relabel(
     new.
 
     Args:
-        found: `[E]` source vertex of each edge.
+        neighbours: `[E]` source vertex of each edge.
         table: `[V]` int32, the map M.
         base: base of this batch in the table.
         vertices: vertices of the batch, with space for all new vertices and one more.
         count: number of vertices in `vertices` so far.
-        sources: `[E]` int32, filled with positions in `vertices`; may be `found` itself.
+        sources: `[E]` int32, filled with positions in `vertices`; may be `neighbours` itself.
 
     Returns:
         The new number of vertices.
     """
     offset, known = np.int64(base), np.int64(count)
-    last = _U(found.size) - _1
-    for edge in range(_U(found.size)):
-        prefetch(table, found[min(edge + _AHEAD, last)])
-        vertex = found[edge]
+    last = _U(neighbours.size) - _1
+    for edge in range(_U(neighbours.size)):
+        prefetch(table, neighbours[min(edge + _AHEAD, last)])
+        vertex = neighbours[edge]
         position = np.int64(table[_U(vertex)]) - offset
         new = position >> 63  # -1 if the entry is older than this batch, else 0
         position ^= (position ^ known) & new

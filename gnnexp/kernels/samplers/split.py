@@ -29,7 +29,7 @@ def split_table(owner: np.ndarray, part: int) -> np.ndarray:
 
 @compiled(nogil=True)
 def split_hop(
-    found: np.ndarray,
+    neighbours: np.ndarray,
     table: np.ndarray,
     base: int,
     hop_base: int,
@@ -43,7 +43,7 @@ def split_hop(
     There are no branches, because it cannot be predicted whether a source is local or new.
 
     Args:
-        found: `[E]` source vertex of each edge.
+        neighbours: `[E]` source vertex of each edge.
         table: `[V]` int32 map, initially from `split_table`.
         base: base of the batch in the map, at least 1.
         hop_base: base of the hop in the map, at least `base`.
@@ -56,12 +56,12 @@ def split_hop(
     Returns:
         Numbers of local and of foreign vertices.
     """
-    last = _U(found.size) - _1
+    last = _U(neighbours.size) - _1
     start, shift, behind = np.int64(base), np.int64(hop_base) - np.int64(base), np.int64(first_foreign)
     local, foreign = np.int64(num_local), np.int64(0)
-    for edge in range(_U(found.size)):
-        prefetch(table, found[min(edge + _AHEAD, last)])
-        vertex = found[edge]
+    for edge in range(_U(neighbours.size)):
+        prefetch(table, neighbours[min(edge + _AHEAD, last)])
+        vertex = neighbours[edge]
         entry = np.int64(table[_U(vertex)])
         away = entry >> 63  # -1 if foreign, else 0
         offset = start + (shift & away)

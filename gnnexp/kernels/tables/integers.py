@@ -21,12 +21,12 @@ def integers_of(data: np.ndarray, bounds: np.ndarray, point: int) -> tuple[np.nd
         bounds: `[n + 1]` int64 bounds of the texts in `data`.
         point: code of the sign before a fraction of zero, which each text may have; 0: none may.
     """
-    found = np.empty(bounds.size - 1, np.int64)
+    numbers = np.empty(bounds.size - 1, np.int64)
     parts = numba.get_num_threads()
     wrong = np.full(parts, -1, np.int64)
-    _integers_of(data, bounds, np.uint8(point), found, wrong)
+    _integers_of(data, bounds, np.uint8(point), numbers, wrong)
     bad = wrong[wrong >= 0]
-    return found, int(bad.min()) if bad.size else -1
+    return numbers, int(bad.min()) if bad.size else -1
 
 
 @compiled(nogil=True)
@@ -43,7 +43,7 @@ def _is_integer(data: np.ndarray, start: int, stop: int) -> bool:
 
 
 @compiled(nogil=True, parallel=True)
-def _integers_of(data: np.ndarray, bounds: np.ndarray, point: np.uint8, found: np.ndarray, wrong: np.ndarray) -> None:
+def _integers_of(data: np.ndarray, bounds: np.ndarray, point: np.uint8, numbers: np.ndarray, wrong: np.ndarray) -> None:
     size, parts = bounds.size - 1, wrong.size
     for part in numba.prange(parts):
         for text in range(size * part // parts, size * (part + 1) // parts):
@@ -59,7 +59,7 @@ def _integers_of(data: np.ndarray, bounds: np.ndarray, point: np.uint8, found: n
             if not good:
                 wrong[part] = text
                 break
-            found[text] = np.int64(-value) if negative else np.int64(value)
+            numbers[text] = np.int64(-value) if negative else np.int64(value)
 
 
 def warm_up() -> None:

@@ -34,6 +34,15 @@ def _place(slots: np.ndarray, wanted: np.uint64, place: np.uint64) -> np.uint64:
     return place
 
 
+@compiled(inline="always")
+def _is_same(kept: np.ndarray, begin: int, data: np.ndarray, first: int, length: int) -> bool:
+    """Whether the `length` bytes from `begin` and from `first` on are the same."""
+    byte = 0
+    while byte < length and kept[begin + byte] == data[first + byte]:
+        byte += 1
+    return byte == length
+
+
 @compiled(nogil=True)
 def number_texts(
     data: np.ndarray,
@@ -89,12 +98,7 @@ def number_texts(
                     slots[place] = (hashes[text] << half) | np.uint64(count)
                 break
             known = np.int64(slot & _NUMBER) - 1
-            begin, same = starts[known], starts[known + 1] - starts[known] == length
-            byte = 0
-            while same and byte < length:
-                same = kept[begin + byte] == data[first + byte]
-                byte += 1
-            if same:
+            if starts[known + 1] - starts[known] == length and _is_same(kept, starts[known], data, first, length):
                 out[text] = known
                 break
             place = (place + np.uint64(1)) & mask

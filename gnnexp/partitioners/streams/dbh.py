@@ -12,7 +12,7 @@ import numpy as np
 
 from gnnexp.graph.stream import EdgeStream, StreamOrder, check_degrees
 from gnnexp.kernels.counter import Purpose, stream
-from gnnexp.kernels.partitioners.dbh import place_edges
+from gnnexp.kernels.partitioners.dbh import place_by_hash
 from gnnexp.partitioners.streams.streaming import Degrees, Home, NumParts, VertexCut
 
 # Separates the hash from the shuffle with the same seed.
@@ -53,7 +53,7 @@ class DbhPartitioner(VertexCut):
         key = hash_key(self.seed)
         for chunk in stream.chunks():
             placed = np.empty(chunk.sources.size, parts.dtype)
-            place_edges(chunk.sources, chunk.destinations, degrees, streamed, key, num_parts, placed)
+            place_by_hash(chunk.sources, chunk.destinations, degrees, streamed, key, num_parts, placed)
             parts[chunk.positions] = placed
         check_degrees(degrees, stream.name)
         return {}

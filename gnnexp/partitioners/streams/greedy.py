@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from gnnexp.graph.stream import EdgeStream
-from gnnexp.kernels.partitioners.greedy import place_edges
+from gnnexp.kernels.partitioners.greedy import place_by_load
 from gnnexp.partitioners.streams.streaming import EdgePlacer, Placement
 
 
@@ -42,4 +42,4 @@ class GreedyPartitioner(EdgePlacer):
 
     def place(self, state: Placement, sources: np.ndarray, destinations: np.ndarray, parts: np.ndarray) -> None:
         """Place the edges by the kernel."""
-        place_edges(sources, destinations, state.degrees, state.replicas, state.loads, True, parts)
+        place_by_load(sources, destinations, state.degrees, state.replicas, state.loads, True, parts)

@@ -10,7 +10,7 @@ import numpy as np
 
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.stream import EdgeStream, StreamOrder
-from gnnexp.kernels.partitioners.hdrf import place_edges
+from gnnexp.kernels.partitioners.hdrf import place_by_score
 from gnnexp.partitioners.streams.streaming import Degrees, EdgePlacer, Home, NumParts, Placement
 
 
@@ -64,7 +64,7 @@ class HdrfPartitioner(EdgePlacer):
 
     def place(self, state: Placement, sources: np.ndarray, destinations: np.ndarray, parts: np.ndarray) -> None:
         """Place the edges by the kernel."""
-        place_edges(
+        place_by_score(
             sources,
             destinations,
             state.degrees,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from gnnexp.graph.stream import StreamOrder
-from gnnexp.kernels.partitioners.greedy import place_edges
+from gnnexp.kernels.partitioners.greedy import place_by_load
 from gnnexp.partitioners.streams.streaming import EdgePlacer, Home, NumParts, Placement
 
 
@@ -50,4 +50,4 @@ class LibraPartitioner(EdgePlacer):
 
     def place(self, state: Placement, sources: np.ndarray, destinations: np.ndarray, parts: np.ndarray) -> None:
         """Place the edges by the kernel."""
-        place_edges(sources, destinations, state.degrees, state.replicas, state.loads, False, parts)
+        place_by_load(sources, destinations, state.degrees, state.replicas, state.loads, False, parts)

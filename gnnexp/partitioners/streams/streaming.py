@@ -22,7 +22,7 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, owner_dtype
 from gnnexp.graph.stream import EdgeStream, GraphStream, StreamOrder, check_degrees
-from gnnexp.kernels.partitioners.homes import count_edges, keep_last, keep_most, place_homeless
+from gnnexp.kernels.partitioners.homes import count_by_part, keep_last, keep_most, place_homeless
 from gnnexp.partitioners.base import Owners, Partitioner
 
 NumParts = int | Literal["auto"]
@@ -148,7 +148,7 @@ def homes_of(stream: EdgeStream, parts: np.ndarray, num_parts: int, home: Home) 
         for first in range(0, num_parts, group):
             counts = np.zeros((stream.num_nodes, min(group, num_parts - first)), np.int32)
             for chunk in stream.chunks():
-                count_edges(chunk.sources, chunk.destinations, parts[chunk.positions], first, counts)
+                count_by_part(chunk.sources, chunk.destinations, parts[chunk.positions], first, counts)
             keep_most(counts, first, most, homes)
     place_homeless(homes, num_parts)
     return homes

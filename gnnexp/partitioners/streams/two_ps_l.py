@@ -112,11 +112,11 @@ class TwoPsLPartitioner(VertexCut):
         """The records `[2 V]` of vertices and the volumes `[V]` of clusters after step 1."""
         check_record_ids(stream.num_nodes, stream.name)
         records, volumes = np.empty(two_ps_l.FIELDS * stream.num_nodes, np.int32), np.empty(stream.num_nodes, np.int64)
-        two_ps_l.start(stream.degrees, records, volumes)
+        two_ps_l.put_alone(stream.degrees, records, volumes)
         max_volume = self.max_volume * 2 * stream.num_edges / num_parts
         for _ in range(self.passes):
             for chunk in stream.chunks():
-                two_ps_l.cluster_edges(chunk.sources, chunk.destinations, records, volumes, max_volume)
+                two_ps_l.cluster_by_volume(chunk.sources, chunk.destinations, records, volumes, max_volume)
         return records, volumes
 
 

@@ -47,7 +47,7 @@ def test_rows_come_from_where_they_are(kind: torch.dtype, width: int, ids_of: to
 def test_rows_stay_in_registers(architecture: int, kind: str, width: int, cached: bool) -> None:
     from triton_offline import compiled
 
-    from gnnexp.kernels.cuda.fetch import fetch_kernel, tile
+    from gnnexp.kernels.cuda.fetch import fetch_kernel, tile_of_rows
 
     types = {
         "ids": "*i32",
@@ -56,7 +56,7 @@ def test_rows_stay_in_registers(architecture: int, kind: str, width: int, cached
         "num_rows": "i32",
         "width": "i32",
     }
-    size, columns = tile(width)
+    size, columns = tile_of_rows(width)
     found = compiled(fetch_kernel, types, {"CACHED": cached, "ROWS": size, "COLS": columns}, architecture, 4)
     assert found.registers <= 128 and found.stack == found.local == 0
     assert found.ptx.count("ld.global") and "atom" not in found.ptx

@@ -65,7 +65,7 @@ def test_rows_come_from_the_member_that_has_them(
 def test_rows_stay_in_registers(architecture: int, kind: str, width: int, members: int, past: bool) -> None:
     from triton_offline import compiled
 
-    from gnnexp.kernels.cuda.fetch import tile
+    from gnnexp.kernels.cuda.fetch import tile_of_rows
     from gnnexp.kernels.cuda.peers import peer_kernel
 
     types = {
@@ -79,7 +79,7 @@ def test_rows_stay_in_registers(architecture: int, kind: str, width: int, member
         "width": "i32",
         "own": "i32",
     }
-    size, columns = tile(width)
+    size, columns = tile_of_rows(width)
     found = compiled(
         peer_kernel,
         types,

@@ -116,9 +116,9 @@ def assert_fits(found: dict[str, int]) -> None:
 )
 @pytest.mark.parametrize("capability", [80, 90])
 def test_draws_of_a_tile_stay_in_registers(tmp_path: Path, fanout: int, capability: int) -> None:
-    from gnnexp.kernels.cuda.sample import tile
+    from gnnexp.kernels.cuda.sample import tile_of_draws
 
-    slots, rows = tile(fanout)
+    slots, rows = tile_of_draws(fanout)
     for wanted in (True, False):
         assert_fits(
             resources(

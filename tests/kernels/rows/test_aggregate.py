@@ -11,7 +11,7 @@ from gnnexp.kernels.rows.aggregate import Edges, Matrix, chunks, dot_rows, group
 from gnnexp.kernels.rows.layout import Layout, layout, max_width
 from gnnexp.kernels.rows.outer import inner_rows, outer_dot_rows, outer_rows
 from gnnexp.kernels.rows.rowkernel import boundaries
-from gnnexp.kernels.rows.vector import streams
+from gnnexp.kernels.rows.vector import can_stream
 
 
 def random_edges(num_src: int, num_dst: int, num_edges: int, seed: int) -> tuple[Edges, Edges, np.ndarray]:
@@ -141,7 +141,7 @@ def test_streamed_results_equal_stored_ones(width: int, monkeypatch: pytest.Monk
     for limit in (0, 1 << 60):
         monkeypatch.setattr("gnnexp.kernels.rows.vector.STREAM_BYTES", limit)
         out = allocate(150 * width * 8).view(np.float64).reshape(150, width)
-        assert streams(out.reshape(-1), width, width) == (limit == 0 and width != 300)
+        assert can_stream(out.reshape(-1), width, width) == (limit == 0 and width != 300)
         sum_rows(forward, as_matrix(x), as_matrix(out), np.empty(0), 1, groups(width, 0, 8))
         outputs.append(out)
     assert (outputs[0] == outputs[1]).all()

@@ -8,14 +8,14 @@ from gnnexp.kernels.rows.aggregate import Edges
 from gnnexp.kernels.rows.attention import EdgeOperation, edge_operation, unweigh, weigh
 from gnnexp.kernels.rows.layout import layout
 from gnnexp.kernels.rows.rowmath import exponential
-from gnnexp.kernels.rows.vector import load, store
+from gnnexp.kernels.rows.vector import load_row, store_row
 
 
 @numba.njit
 def _exp_all(x: np.ndarray, out: np.ndarray, shape: int) -> None:
     shape = numba.literally(shape)
     for i in range(0, x.size, 8):
-        store(out, np.uint64(i), np.uint64(8), exponential(load(x, np.uint64(i), np.uint64(8), shape)))
+        store_row(out, np.uint64(i), np.uint64(8), exponential(load_row(x, np.uint64(i), np.uint64(8), shape)))
 
 
 @pytest.mark.parametrize(("kind", "ulps"), [(np.float32, 2), (np.float64, 2)])

@@ -230,7 +230,7 @@ def test_relabel_appends_in_order_of_first_appearance(found: list[int], known: l
     vertices = np.empty(len(known) + len(found) + 1, np.int32)
     assert sample.place_seeds(np.array(known, np.int32), table, base, vertices) == len(known)
     sources = np.array(found, np.int32)  # in place, as the samplers do
-    count = sample.relabel(sources, table, base, vertices, len(known), sources)
+    count = sample.relabel_sources(sources, table, base, vertices, len(known), sources)
     expected = list(dict.fromkeys([*known, *found]))
     assert vertices[:count].tolist() == expected
     assert [expected[place] for place in sources] == found
