@@ -75,7 +75,7 @@ DRAW = {
     "keys": LONG,
     "step": "i32",
     "bounds": LONG,
-    "found": INT,
+    "neighbours": INT,
     "positions": LONG,
 }
 OTHERS = {
@@ -88,10 +88,10 @@ OTHERS = {
         "fanout": "i32",
         "loops": "i32",
     },
-    "number_kernel": {"found": INT, "total": LONG, "table": INT, "most": "i32"},
-    "first_kernel": {"found": INT, "total": LONG, "table": INT, "most": "i32", "flags": INT, "size": "i32"},
+    "number_kernel": {"neighbours": INT, "total": LONG, "table": INT, "most": "i32"},
+    "first_kernel": {"neighbours": INT, "total": LONG, "table": INT, "most": "i32", "flags": INT, "size": "i32"},
     "place_kernel": {
-        "found": INT,
+        "neighbours": INT,
         "total": LONG,
         "table": INT,
         "most": "i32",
