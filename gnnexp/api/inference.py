@@ -67,7 +67,7 @@ def outputs_of_all(parts: InferenceComponents, graph: Graph) -> Iterator[Tensor]
     `train.eval_memory` bounds what is in memory in addition to the graph: half of it is for the current chunk, and half
     for the rows of two layers. Rows of layers that need more are in a mapped file.
     """
-    with _evaluation(_OfAll, parts, graph) as evaluation:
+    with _evaluation(_FullEvaluation, parts, graph) as evaluation:
         for _, values in evaluation.outputs(parts.evaluated.num_layers):
             yield values
 
@@ -79,7 +79,7 @@ def hidden_of_all(parts: InferenceComponents, graph: Graph) -> Iterator[Tensor]:
     the rows of the last hidden dense layer, which has read no edges.
     """
     last = parts.base.num_layers - 1
-    with _evaluation(_OfAll, parts, graph) as evaluation:
+    with _evaluation(_FullEvaluation, parts, graph) as evaluation:
         for ids, rows in evaluation.outputs(last):
             # A ReLU may be fused with the dropout of the next layer.
             dropped = parts.base.drop_input(last, ids.to(rows.device, graph.indices.dtype), rows, None)
@@ -94,7 +94,7 @@ def scores_of_links(parts: InferenceComponents, graph: Graph, links: Tensor) -> 
     """
     decoder = parts.base.decoder
     assert isinstance(decoder, Decoder)
-    with _evaluation(_OfAll, parts, graph) as evaluation:
+    with _evaluation(_FullEvaluation, parts, graph) as evaluation:
         yield from evaluation.scores(decoder, links)
 
 
@@ -107,7 +107,7 @@ def metrics_of(parts: InferenceComponents, graph: Graph) -> dict[str, float]:
     return {name: value for name, value in found.items() if name.partition("/")[2] in ("val", "test")}
 
 
-class _OfAll(Evaluation):
+class _FullEvaluation(Evaluation):
     """Computes outputs of all vertices, instead of the held-out ones."""
 
     def __init__(self, job: Job, trainer: Trainer[Any]) -> None:

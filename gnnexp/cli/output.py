@@ -54,7 +54,7 @@ def _plain(value: object) -> object:
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-class _Patient:
+class _LossyStream:
     """A stream that drops output if its disk is full; the records contain the same information."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -102,7 +102,7 @@ def open_standard_streams() -> None:
 def patient_output() -> Iterator[None]:
     """Inside of this context, a full disk under standard output or error raises nothing."""
     before = sys.stdout, sys.stderr
-    streams = [_Patient(stream) for stream in before]
+    streams = [_LossyStream(stream) for stream in before]
     sys.stdout, sys.stderr = (cast(TextIO, stream) for stream in streams)
     try:
         yield

@@ -246,12 +246,12 @@ def expand_values(overrides: Sequence[str]) -> list[list[str]]:
 
 
 @lru_cache(maxsize=256)
-def _chosen(folders: ConfigFolders, lines: tuple[str, ...], listing: FolderListing) -> _Made:
+def _chosen(folders: ConfigFolders, lines: tuple[str, ...], listing: FolderListing) -> _PartialComposition:
     """The composition of chosen groups, unresolved. It is cached and must not be changed: cases of a sweep share it."""
     return _without_culprits(folders, [], list(lines), listing, final=False)
 
 
-class _Made(NamedTuple):
+class _PartialComposition(NamedTuple):
     """A composition, and the lines that were left out of it, with their problems."""
 
     contents: Composition
@@ -260,20 +260,20 @@ class _Made(NamedTuple):
 
 def _without_culprits(
     folders: ConfigFolders, groups: list[str], lines: list[str], listing: FolderListing, *, final: bool
-) -> _Made:
+) -> _PartialComposition:
     """The configuration of those `lines` that can be composed, and the problems of the others.
 
     Raises:
         ConfigError: the lines cannot be composed together, although each of them can.
     """
     try:
-        return _Made(composition(folders, [*groups, *lines], final=final, listing=listing), {})
+        return _PartialComposition(composition(folders, [*groups, *lines], final=final, listing=listing), {})
     except ConfigError as error:
         culprits = {line: problem for line in lines if (problem := _alone(folders, groups, line, final=final))}
         if not culprits:
             raise error from None
     good = [line for line in lines if line not in culprits]
-    return _Made(composition(folders, [*groups, *good], final=final, listing=listing), culprits)
+    return _PartialComposition(composition(folders, [*groups, *good], final=final, listing=listing), culprits)
 
 
 def _alone(folders: ConfigFolders, groups: list[str], line: str, *, final: bool) -> Problem | None:

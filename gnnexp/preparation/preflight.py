@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -102,9 +102,6 @@ def estimate_memory(experiment: Experiment, facts: GraphFacts, plan: Plan, graph
     sampled = drawn.edges if sampler.topology == "replicated" else -(-drawn.edges // num_owners)
     cache = 0 if store.cache is None or not row else held * store.cache.held_rows(experiment.setting, facts, held)
     groups = max(1, hardware.workers // max(1, experiment.paradigm.ranks_together(experiment)))
-    trained = 3 * facts.num_nodes * row if facts.trains_features else 0
-    # The checkpoint of the best epoch is kept too. Without `checkpoint_every` there is one checkpoint if a run stops.
-    checkpoints = 1 + (train.checkpoints_kept + (train.eval_every is not None) if train.checkpoint_every else 0)
     needs = [
         Need("the graph's files, mapped", "shared", graph_files, per_rank=False),
         Need("interpreter and libraries", "host", _INTERPRETER),
@@ -124,25 +121,28 @@ def estimate_memory(experiment: Experiment, facts: GraphFacts, plan: Plan, graph
         Need("parameters, gradients, optimizer", "device", (2 + entries_of(experiment.optimizer)) * parameters),
         Need(f"{drawn.models} models of parts", "device", _KEPT_MODEL * drawn.models * parameters),
         Need("layer-wise evaluation", "host", _evaluation(facts, model, train, itemsize)),
-        Need(
-            "checkpoints",
-            "disk",
-            checkpoints * (3 * parameters * (1 + drawn.models * hardware.num_ranks) + trained + plan.checkpoint_bytes),
-            per_rank=False,
-        ),
-        Need("records and figures", "disk", _records(experiment, facts, model.layers), per_rank=False),
-        Need(
-            "layer-wise evaluation in files",
-            "disk",
-            hardware.nodes * _evaluation_files(facts, model, train, itemsize),
-            per_rank=False,
-        ),
+        *_disk_needs(experiment, facts, plan, parameters, itemsize),
         Need("which vertices evaluation reaches", "host", 0 if train.eval_every is None else 13 * facts.num_nodes),
         *experiment.task.needs(experiment.setting, facts),
     ]
     return MemoryEstimate(
         (*needs, *_partition_needs(experiment, facts, plan), *plan.needs), hardware.workers, hardware.device != "cuda"
     )
+
+
+def _disk_needs(
+    experiment: Experiment, facts: GraphFacts, plan: Plan, parameters: int, itemsize: int
+) -> Iterator[Need]:
+    """What a run writes: checkpoints with `parameters` bytes of parameters, records, and files of evaluation."""
+    train, hardware, model = experiment.train, experiment.hardware, experiment.model
+    trained = 3 * facts.num_nodes * facts.row_bytes(itemsize) if facts.trains_features else 0
+    # The checkpoint of the best epoch is kept too. Without `checkpoint_every` there is one checkpoint if a run stops.
+    checkpoints = 1 + (train.checkpoints_kept + (train.eval_every is not None) if train.checkpoint_every else 0)
+    each = 3 * parameters * (1 + plan.drawn.models * hardware.num_ranks) + trained + plan.checkpoint_bytes
+    in_files = hardware.nodes * _evaluation_files(facts, model, train, itemsize)
+    yield Need("checkpoints", "disk", checkpoints * each, per_rank=False)
+    yield Need("records and figures", "disk", _records(experiment, facts, model.layers), per_rank=False)
+    yield Need("layer-wise evaluation in files", "disk", in_files, per_rank=False)
 
 
 def _of_command(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files: int) -> MemoryEstimate:

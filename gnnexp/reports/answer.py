@@ -134,7 +134,7 @@ def answers_of(query: Query, runs: Sequence[RecordedRun], where: str = "report.q
         ConfigError: DuckDB refuses a part, or a figure draws a missing column; `where` names the query.
     """
     return [
-        _Asking(query, [run for run in runs if run.machine == machine], where).answer(machine)
+        _QuerySession(query, [run for run in runs if run.machine == machine], where).answer(machine)
         for machine in dict.fromkeys(run.machine for run in runs) or ("",)
     ]
 
@@ -156,7 +156,7 @@ def draw_answer(query: Query, answers: Sequence[QueryAnswer], folder: Path, titl
     return files
 
 
-class _Asking:
+class _QuerySession:
     """A query and the connection through which it is asked."""
 
     def __init__(self, query: Query, runs: Sequence[RecordedRun], where: str) -> None:

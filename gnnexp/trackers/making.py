@@ -45,7 +45,7 @@ class ClashError(Exception):
 
 
 @dataclass(frozen=True)
-class _Held:
+class _HeldRun:
     """A run that a half-made store holds.
 
     Attributes:
@@ -189,7 +189,7 @@ def _set_aside(file: Path, old: Path, clash: Exception, folders: Sequence[Path])
     )
 
 
-def _words(found: Sequence[_Held] | None, again: int, aside: Path) -> str:
+def _words(found: Sequence[_HeldRun] | None, again: int, aside: Path) -> str:
     """What happens to the runs of a half-made store."""
     if found is None:
         return f"Its runs cannot be read; {_HINT}"
@@ -201,7 +201,7 @@ def _words(found: Sequence[_Held] | None, again: int, aside: Path) -> str:
     )
 
 
-def _held_runs(file: Path) -> list[_Held] | None:
+def _held_runs(file: Path) -> list[_HeldRun] | None:
     """The runs in a half-made store; None if its tables cannot be read."""
     try:
         with closing(connect_database(file)) as database:
@@ -209,7 +209,7 @@ def _held_runs(file: Path) -> list[_Held] | None:
                 "SELECT runs.run_uuid, tags.value FROM runs LEFT JOIN tags "
                 "ON tags.run_uuid = runs.run_uuid AND tags.key = 'run_dir'"
             )
-            return [_Held(str(run_id), str(place or "").partition(":")[2]) for run_id, place in rows]
+            return [_HeldRun(str(run_id), str(place or "").partition(":")[2]) for run_id, place in rows]
     except sqlite3.DatabaseError:
         return None
 

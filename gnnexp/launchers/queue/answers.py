@@ -36,7 +36,7 @@ ENDED = PASSING | {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "DEADLINE", "O
 
 
 @dataclass(frozen=True)
-class _Named:
+class _NamedState:
     """A job whose state has a name in SLURM.
 
     Attributes:
@@ -54,11 +54,11 @@ class _Named:
         return f"job {self.job_id} {self.name}" + (f" ({self.reason})" if self.reason not in ("", "None") else "")
 
 
-class Alive(_Named):
+class Alive(_NamedState):
     """A job that waits, runs, or is put back into the queue."""
 
 
-class EndedJob(_Named):
+class EndedJob(_NamedState):
     """A job that has certainly ended."""
 
 
