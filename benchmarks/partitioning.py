@@ -31,15 +31,15 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.quality import quality
 from gnnexp.graph.stream import StreamOrder
 from gnnexp.partitioners.base import Partitioner
+from gnnexp.partitioners.dbh import DbhPartitioner
+from gnnexp.partitioners.greedy import GreedyPartitioner
+from gnnexp.partitioners.hdrf import HdrfPartitioner
 from gnnexp.partitioners.metis import MetisPartitioner
 from gnnexp.partitioners.random import RandomPartitioner
-from gnnexp.partitioners.streams.dbh import DbhPartitioner
-from gnnexp.partitioners.streams.greedy import GreedyPartitioner
-from gnnexp.partitioners.streams.hdrf import HdrfPartitioner
-from gnnexp.partitioners.streams.restream import RestreamPartitioner
-from gnnexp.partitioners.streams.spring import SpringPartitioner
-from gnnexp.partitioners.streams.streaming import Home
-from gnnexp.partitioners.streams.two_ps_l import TwoPsLPartitioner
+from gnnexp.partitioners.restream import RestreamPartitioner
+from gnnexp.partitioners.spring import SpringPartitioner
+from gnnexp.partitioners.streaming import Home
+from gnnexp.partitioners.two_ps_l import TwoPsLPartitioner
 from gnnexp.preparation.artifacts import prepare_graph
 
 GRAPHS = {

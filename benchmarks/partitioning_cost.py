@@ -39,13 +39,13 @@ from gnnexp.graph.storage.format import open_graph
 from gnnexp.graph.stream import GraphStream
 from gnnexp.measure.memory import host_peak_bytes, reset_host_peak
 from gnnexp.partitioners.base import Owners, Partitioner
+from gnnexp.partitioners.dbh import DbhPartitioner
+from gnnexp.partitioners.hdrf import HdrfPartitioner
 from gnnexp.partitioners.metis import MetisPartitioner
-from gnnexp.partitioners.streams.dbh import DbhPartitioner
-from gnnexp.partitioners.streams.hdrf import HdrfPartitioner
-from gnnexp.partitioners.streams.restream import RestreamPartitioner
-from gnnexp.partitioners.streams.spring import SpringPartitioner
-from gnnexp.partitioners.streams.streaming import StreamPartitioner
-from gnnexp.partitioners.streams.two_ps_l import TwoPsLPartitioner
+from gnnexp.partitioners.restream import RestreamPartitioner
+from gnnexp.partitioners.spring import SpringPartitioner
+from gnnexp.partitioners.streaming import StreamPartitioner
+from gnnexp.partitioners.two_ps_l import TwoPsLPartitioner
 from gnnexp.preparation.artifacts import prepare_graph
 
 RULES: dict[str, Partitioner] = {

@@ -24,7 +24,7 @@ from gnnexp.graph.storage.external import csc_buckets
 from gnnexp.graph.stream import ArrayStream, EdgeChunk, EdgeStream
 from gnnexp.kernels.graph.stream import expand_destinations
 from gnnexp.measure.memory import host_peak_bytes, reset_host_peak
-from gnnexp.partitioners.streams.spring import SpringPartitioner
+from gnnexp.partitioners.spring import SpringPartitioner
 
 _PIECE = 1 << 22
 

@@ -17,7 +17,7 @@ from gnnexp.cli.main import run_command
 from gnnexp.datasets.published.digits import Digits
 from gnnexp.files.cache import cache_root
 from gnnexp.graph.partition import open_partition
-from gnnexp.partitioners.streams.dbh import DbhPartitioner
+from gnnexp.partitioners.dbh import DbhPartitioner
 from gnnexp.preparation.artifacts import prepare_graph
 
 __all__ = ["place"]

@@ -44,7 +44,7 @@ WAYS: dict[str, dict[str, Any]] = {
 def test_stopped_after_any_epoch_it_goes_on_bit_for_bit(ranks, way, size, stop_at):
     config = full_config("gat" if way in ("stale", "pipelined", "late_chunks") else "sage", WAYS[way])
     if way.endswith("cut"):
-        config["partitioner"] = {"_target_": "gnnexp.partitioners.streams.libra.LibraPartitioner"}
+        config["partitioner"] = {"_target_": "gnnexp.partitioners.libra.LibraPartitioner"}
     config["train"] |= {"epochs": 6, "checkpoint_every": 1, "eval_every": 3}
     expected, ended = undisturbed(ranks, size, config)
     with tempfile.TemporaryDirectory() as folder:

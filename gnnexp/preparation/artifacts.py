@@ -39,7 +39,7 @@ from gnnexp.graph.storage.writer import make_staging, move_into_place, staging_p
 from gnnexp.graph.stream import EdgeStream, GraphStream
 from gnnexp.graph.validate import validate_graph, validate_ids
 from gnnexp.partitioners.base import Partitioner, check_num_parts
-from gnnexp.partitioners.streams.streaming import StreamPartitioner
+from gnnexp.partitioners.streaming import StreamPartitioner
 from gnnexp.preparation.presample import presample, presample_key
 from gnnexp.preparation.unchanged import unchanged
 

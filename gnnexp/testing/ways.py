@@ -55,7 +55,7 @@ def config_in(way: str, model: Mapping[str, Any], **changes: Mapping[str, Any]) 
     config = small_config(model, **{**changes, "hardware": {**PROFILE, **changes.get("hardware", {})}})
     config["paradigm"], place = WAYS[way]
     if place == "edges":  # only for checks: tests pass partitions
-        config["partitioner"] = {"_target_": "gnnexp.partitioners.streams.dbh.DbhPartitioner"}
+        config["partitioner"] = {"_target_": "gnnexp.partitioners.dbh.DbhPartitioner"}
     if way in SLICED:
         config["feature_store"] = SLICED_STORE
     if way not in MINI_BATCH:

@@ -122,7 +122,7 @@ def test_options_that_do_not_go_together(options, partitioner, key):
 def test_late_sums_of_attention_are_refused():
     """They were divided by the exponential of another epoch's peak."""
     config = _config("gat", delay=1)
-    config["partitioner"] = {"_target_": "gnnexp.partitioners.streams.libra.LibraPartitioner"}
+    config["partitioner"] = {"_target_": "gnnexp.partitioners.libra.LibraPartitioner"}
     (problem,) = VertexParallel(delay=1).check(experiment_in(config))
     assert problem.key == "paradigm.delay" and "peak" in problem.allowed
     assert not VertexParallel(delay=0).check(experiment_in(config))
@@ -138,5 +138,5 @@ def test_an_input_halo_that_is_held_is_not_fetched(ranks):
 def test_ordinary_layers_are_refused():
     config = _config("sage")
     config["model"] = {"_target_": "gnnexp.models.sage_pool.SAGEPoolOptions", "hidden": 16, "layers": 2}
-    config["partitioner"] = {"_target_": "gnnexp.partitioners.streams.libra.LibraPartitioner"}
+    config["partitioner"] = {"_target_": "gnnexp.partitioners.libra.LibraPartitioner"}
     assert [problem.key for problem in VertexParallel().check(experiment_in(config))] == ["model"]

@@ -22,7 +22,7 @@ from gnnexp.partitioners.base import Owners, Partitioner
 from gnnexp.partitioners.metis import MetisPartitioner
 from gnnexp.partitioners.random import RandomPartitioner
 from gnnexp.partitioners.range import RangePartitioner
-from gnnexp.partitioners.streams.restream import RestreamPartitioner
+from gnnexp.partitioners.restream import RestreamPartitioner
 from gnnexp.testing.graphs import csc, random_graph
 from gnnexp.testing.strategies import graphs
 

@@ -20,9 +20,9 @@ from gnnexp.errors import DataError, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.format import GraphWriter, open_graph
 from gnnexp.graph.storage.layout import arrays_of
+from gnnexp.partitioners.hdrf import HdrfPartitioner
 from gnnexp.partitioners.range import RangePartitioner
 from gnnexp.partitioners.stored import StoredPartitioner
-from gnnexp.partitioners.streams.hdrf import HdrfPartitioner
 from gnnexp.preparation.artifacts import prepare_graph, prepare_partition, prepare_stream_partition
 from gnnexp.preparation.unchanged import unchanged
 

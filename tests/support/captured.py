@@ -26,7 +26,7 @@ from gnnexp.training.assemble import Artifacts, assemble
 from gnnexp.training.evaluate import Evaluation
 from gnnexp.training.optimization import Optimization
 
-LIBRA = {"_target_": "gnnexp.partitioners.streams.libra.LibraPartitioner"}
+LIBRA = {"_target_": "gnnexp.partitioners.libra.LibraPartitioner"}
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.stream import GraphStream, StreamOrder
 from gnnexp.kernels.counter import GOLDEN, Purpose, mix, stream
 from gnnexp.partitioners.base import Owners
-from gnnexp.partitioners.streams.dbh import HASH
-from gnnexp.partitioners.streams.streaming import VertexCut
+from gnnexp.partitioners.dbh import HASH
+from gnnexp.partitioners.streaming import VertexCut
 from gnnexp.testing.graphs import edge_list
 
 Edges = list[tuple[int, int]]

@@ -13,7 +13,7 @@ import numpy as np
 
 from gnnexp.graph.stream import EdgeStream
 from gnnexp.kernels.counter import Purpose, stream, uniform_words
-from gnnexp.partitioners.streams.streaming import VertexCut
+from gnnexp.partitioners.streaming import VertexCut
 
 
 class GridPartitioner(VertexCut):

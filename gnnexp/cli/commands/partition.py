@@ -17,7 +17,7 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.seen import facts_of
 from gnnexp.files.cache import cache_root
 from gnnexp.graph.partition import Partition, open_partition
-from gnnexp.partitioners.streams.streaming import StreamPartitioner
+from gnnexp.partitioners.streaming import StreamPartitioner
 from gnnexp.preparation.artifacts import QUALITY, prepare_graph, prepare_stream_partition, read_quality
 
 

@@ -36,7 +36,7 @@ from gnnexp.graph.stream import EdgeChunk, EdgeStream
 from gnnexp.launchers.local import LocalLauncher
 from gnnexp.paradigms.external.command import program_files
 from gnnexp.paradigms.external.files import digest_of_all, digests_of
-from gnnexp.partitioners.streams.streaming import StreamPartitioner
+from gnnexp.partitioners.streaming import StreamPartitioner
 from gnnexp.preparation.artifacts import (
     graph_folder,
     prepare_graph,

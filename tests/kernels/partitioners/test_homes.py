@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.stream import ArrayStream, GraphStream
-from gnnexp.partitioners.streams import streaming
-from gnnexp.partitioners.streams.streaming import homes_of
+from gnnexp.partitioners import streaming
+from gnnexp.partitioners.streaming import homes_of
 from gnnexp.testing.graphs import csc, edge_list, nasty_graph
 from gnnexp.testing.strategies import graphs
 

@@ -131,7 +131,7 @@ def _in_way(config: dict[str, Any], way: str) -> dict[str, Any]:
         paradigm, place = WAYS[way]
         config = {**config, "paradigm": paradigm, "feature_store": SLICED_STORE if way in SLICED else LOCAL}
         if place == "edges":
-            config["partitioner"] = {"_target_": "gnnexp.partitioners.streams.dbh.DbhPartitioner"}
+            config["partitioner"] = {"_target_": "gnnexp.partitioners.dbh.DbhPartitioner"}
         sampler = dict(FUSED) if way in MINI_BATCH else dict(FULL)
     if "fanouts" in sampler:
         sampler["fanouts"] = FUSED["fanouts"]

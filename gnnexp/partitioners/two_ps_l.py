@@ -16,8 +16,8 @@ from gnnexp.graph.stream import EdgeStream, StreamOrder, check_record_ids
 from gnnexp.kernels.partitioners import two_ps_l
 from gnnexp.kernels.partitioners.spring import assign_clusters
 from gnnexp.partitioners.base import too_small_problems
-from gnnexp.partitioners.streams.dbh import hash_key
-from gnnexp.partitioners.streams.streaming import Home, NumParts, Placement, VertexCut
+from gnnexp.partitioners.dbh import hash_key
+from gnnexp.partitioners.streaming import Home, NumParts, Placement, VertexCut
 
 
 class TwoPsLPartitioner(VertexCut):

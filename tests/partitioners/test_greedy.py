@@ -9,7 +9,7 @@ from hypothesis import given
 
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.stream import StreamOrder
-from gnnexp.partitioners.streams.greedy import GreedyPartitioner
+from gnnexp.partitioners.greedy import GreedyPartitioner
 from gnnexp.testing.graphs import csc, edge_list, nasty_graph
 from gnnexp.testing.strategies import graphs
 

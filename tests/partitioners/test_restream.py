@@ -27,8 +27,8 @@ from gnnexp.kernels.counter import Purpose, permutation, stream
 from gnnexp.kernels.partitioners.restream import unload
 from gnnexp.partitioners.metis import MetisPartitioner, fill_empty
 from gnnexp.partitioners.multilevel import fitting
-from gnnexp.partitioners.streams.restream import RestreamPartitioner
-from gnnexp.partitioners.streams.spring import SpringPartitioner
+from gnnexp.partitioners.restream import RestreamPartitioner
+from gnnexp.partitioners.spring import SpringPartitioner
 from gnnexp.preparation.artifacts import read_quality
 from gnnexp.testing.graphs import csc, edge_list, nasty_graph, random_graph
 from gnnexp.testing.strategies import graphs

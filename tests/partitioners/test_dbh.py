@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.stream import StreamOrder
-from gnnexp.partitioners.streams.dbh import DbhPartitioner
-from gnnexp.partitioners.streams.streaming import Degrees
+from gnnexp.partitioners.dbh import DbhPartitioner
+from gnnexp.partitioners.streaming import Degrees
 from gnnexp.testing.graphs import csc, nasty_graph, random_graph
 from gnnexp.testing.strategies import graphs
 

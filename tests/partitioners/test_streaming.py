@@ -18,12 +18,12 @@ from gnnexp.experiment.build import build
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.stream import ArrayStream, EdgeChunk, EdgeStream, GraphStream, StreamOrder, SymmetricStream
 from gnnexp.partitioners.base import Owners, Partitioner
-from gnnexp.partitioners.streams.dbh import DbhPartitioner
-from gnnexp.partitioners.streams.greedy import GreedyPartitioner
-from gnnexp.partitioners.streams.hdrf import HdrfPartitioner
-from gnnexp.partitioners.streams.libra import LibraPartitioner
-from gnnexp.partitioners.streams.spring import SpringPartitioner
-from gnnexp.partitioners.streams.streaming import (
+from gnnexp.partitioners.dbh import DbhPartitioner
+from gnnexp.partitioners.greedy import GreedyPartitioner
+from gnnexp.partitioners.hdrf import HdrfPartitioner
+from gnnexp.partitioners.libra import LibraPartitioner
+from gnnexp.partitioners.spring import SpringPartitioner
+from gnnexp.partitioners.streaming import (
     EdgePlacer,
     EdgeScorer,
     Home,
@@ -32,7 +32,7 @@ from gnnexp.partitioners.streams.streaming import (
     StreamPartitioner,
     VertexCut,
 )
-from gnnexp.partitioners.streams.two_ps_l import TwoPsLPartitioner
+from gnnexp.partitioners.two_ps_l import TwoPsLPartitioner
 from gnnexp.testing.graphs import edge_list, nasty_graph
 from gnnexp.testing.strategies import graphs
 

@@ -12,7 +12,7 @@ from gnnexp.graph.partition import owner_dtype
 from gnnexp.graph.stream import EdgeStream, StreamOrder, check_degrees, check_record_ids
 from gnnexp.kernels.partitioners import spring
 from gnnexp.partitioners.base import Owners, too_small_problems
-from gnnexp.partitioners.streams.streaming import NumParts, StreamPartitioner
+from gnnexp.partitioners.streaming import NumParts, StreamPartitioner
 
 
 class SpringPartitioner(StreamPartitioner):

@@ -13,8 +13,8 @@ from gnnexp.errors import ConfigError
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.quality import quality
 from gnnexp.graph.stream import ArrayStream, StreamOrder
-from gnnexp.partitioners.streams.hdrf import HdrfPartitioner
-from gnnexp.partitioners.streams.streaming import Degrees
+from gnnexp.partitioners.hdrf import HdrfPartitioner
+from gnnexp.partitioners.streaming import Degrees
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.strategies import graphs
 

@@ -15,7 +15,7 @@ from gnnexp.errors import ConfigError, DataError
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.stream import ArrayStream, GraphStream, SymmetricStream
 from gnnexp.kernels.partitioners import spring
-from gnnexp.partitioners.streams.spring import SpringPartitioner
+from gnnexp.partitioners.spring import SpringPartitioner
 from gnnexp.testing.graphs import csc, edge_list, nasty_graph
 from gnnexp.testing.strategies import graphs
 

@@ -23,8 +23,8 @@ from gnnexp.graph.partition import Partition, open_partition
 from gnnexp.graph.quality import quality
 from gnnexp.graph.stream import GraphStream
 from gnnexp.kernels.counter import Purpose, permutation, stream
-from gnnexp.partitioners.streams.libra import LibraPartitioner
-from gnnexp.partitioners.streams.streaming import homes_of
+from gnnexp.partitioners.libra import LibraPartitioner
+from gnnexp.partitioners.streaming import homes_of
 from gnnexp.preparation.artifacts import prepare_partition, read_quality
 from gnnexp.testing.graphs import csc, edge_list, nasty_graph, random_graph
 from gnnexp.testing.strategies import graphs

@@ -13,7 +13,7 @@ import numpy as np
 from gnnexp.graph.stream import EdgeStream, StreamOrder, check_degrees
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.kernels.partitioners.dbh import place_by_hash
-from gnnexp.partitioners.streams.streaming import Degrees, Home, NumParts, VertexCut
+from gnnexp.partitioners.streaming import Degrees, Home, NumParts, VertexCut
 
 # Separates the hash from the shuffle with the same seed.
 HASH = 2

@@ -15,7 +15,7 @@ from gnnexp.errors import ConfigError
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.quality import quality
 from gnnexp.graph.stream import StreamOrder
-from gnnexp.partitioners.streams.two_ps_l import TwoPsLPartitioner
+from gnnexp.partitioners.two_ps_l import TwoPsLPartitioner
 from gnnexp.testing.graphs import csc, nasty_graph
 from gnnexp.testing.strategies import graphs
 

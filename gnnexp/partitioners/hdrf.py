@@ -11,7 +11,7 @@ import numpy as np
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.stream import EdgeStream, StreamOrder
 from gnnexp.kernels.partitioners.hdrf import place_by_score
-from gnnexp.partitioners.streams.streaming import Degrees, EdgePlacer, Home, NumParts, Placement
+from gnnexp.partitioners.streaming import Degrees, EdgePlacer, Home, NumParts, Placement
 
 
 class HdrfPartitioner(EdgePlacer):

@@ -11,7 +11,7 @@ import numpy as np
 
 from gnnexp.graph.stream import EdgeStream
 from gnnexp.kernels.partitioners.greedy import place_by_load
-from gnnexp.partitioners.streams.streaming import EdgePlacer, Placement
+from gnnexp.partitioners.streaming import EdgePlacer, Placement
 
 
 class GreedyPartitioner(EdgePlacer):

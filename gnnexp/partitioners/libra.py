@@ -12,7 +12,7 @@ import numpy as np
 
 from gnnexp.graph.stream import StreamOrder
 from gnnexp.kernels.partitioners.greedy import place_by_load
-from gnnexp.partitioners.streams.streaming import EdgePlacer, Home, NumParts, Placement
+from gnnexp.partitioners.streaming import EdgePlacer, Home, NumParts, Placement
 
 
 class LibraPartitioner(EdgePlacer):
