@@ -16,7 +16,7 @@ from gnnexp.experiment.seen import facts_of
 from gnnexp.testing.exactness import assert_exact, compare
 from gnnexp.testing.graphs import nasty_graph, typed_graph, weighted_graph
 from gnnexp.testing.steps import MODELS, small_config
-from gnnexp.testing.ways import MINI_BATCH, WAYS, assert_exact_in, config_in, placed, problems_of
+from gnnexp.testing.ways import MINI_BATCH, WAYS, assert_exact_in, config_in, placed, way_problems
 
 TAKING = ("gcn", "sage", "gin")
 RGCN = {"_target_": "gnnexp.models.rgcn.RGCNOptions", "bases": 2}
@@ -128,7 +128,7 @@ def test_pyg_modules_are_exact_or_refused(ranks, way: str, name: str) -> None:
         assert_exact_in(ranks, way, CONVOLUTIONS[name], steps=4)
         return
     config = config_in(way, CONVOLUTIONS[name], hardware={"workers": 3})
-    assert problems_of(config) or way == "offload_projected"  # which reads raw rows of layers like these
+    assert way_problems(config) or way == "offload_projected"  # which reads raw rows of layers like these
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -137,7 +137,7 @@ def test_rows_of_a_layer_are_seen_before_dropout(ranks, way: str) -> None:
     model = {"_target_": "weighted.Remembering", "dropout": 0.5}
     config = config_in(way, model, hardware={"workers": 3})
     if way.startswith("offload"):
-        assert [problem.key for problem in problems_of(config)] == ["model"]
+        assert [problem.key for problem in way_problems(config)] == ["model"]
         return
     serial = config_in("data" if way in MINI_BATCH else "communicate", model, hardware={"workers": 1})
     (expected,) = ranks(1).run(remembered, serial, 1, placed("communicate", weighted_graph(), 1))
@@ -157,7 +157,7 @@ def test_rows_of_a_layer_are_seen_before_dropout(ranks, way: str) -> None:
 def test_decoupled_layers_are_not_seen() -> None:
     config = config_in("coupled", {"_target_": "weighted.Remembering"}, hardware={"workers": 3})
     config["paradigm"] = {**config["paradigm"], "mode": "decoupled"}
-    assert [problem.key for problem in problems_of(config)] == ["model"]
+    assert [problem.key for problem in way_problems(config)] == ["model"]
 
 
 def refused(model: dict[str, Any], **changes: Any) -> list[str]:
