@@ -76,7 +76,7 @@ def connect(environment: Environment, device: torch.device, timeout_s: float, ru
     with answers_in_time(timeout_s):
         store = store_of(environment, timeout, run_dir)
         backend = "gloo"
-        if _own_gpus(environment, device, store):
+        if _has_own_gpus(environment, device, store):
             backend = "cpu:gloo,cuda:nccl"
             # Prefetching and training exchange at the same time, in separate groups: NCCL keeps the order of launches.
             os.environ.setdefault("NCCL_LAUNCH_ORDER_IMPLICIT", "1")
@@ -89,7 +89,7 @@ def connect(environment: Environment, device: torch.device, timeout_s: float, ru
     return Meeting(_carrier(device), secret, store)
 
 
-def _own_gpus(environment: Environment, device: torch.device, store: Store) -> bool:
+def _has_own_gpus(environment: Environment, device: torch.device, store: Store) -> bool:
     """Whether each rank has a GPU that no other rank has. All ranks get the same answer.
 
     GPUs are compared by their UUIDs: each SLURM task sees one GPU as number 0, so numbers do not identify GPUs.
@@ -236,7 +236,7 @@ class Communicator:
         """Copy the `tensor` of rank `source` to every rank, in place; the source sends N-1 copies."""
         if self.size == 1:
             return
-        if self._halves(tensor, tag):
+        if self._is_halved(tensor, tag):
             half = tensor.bfloat16()
             self.broadcast(half, source, tag)
             if self.rank != source:
@@ -264,7 +264,7 @@ class Communicator:
         Returns:
             `[sum(received), ...]`, ordered by sending rank.
         """
-        if self._halves(rows, tag):
+        if self._is_halved(rows, tag):
             half = self.all_to_all(rows.bfloat16(), sent, received, tag)
             return half.to(rows.dtype) if out is None else out.copy_(half)
         out = rows.new_empty((sum(received), *rows.shape[1:])) if out is None else out
@@ -421,7 +421,7 @@ class Communicator:
         self._timer.note_collective(start, end)
         self.ledger.add({tag: Traffic(sent_bytes, 1, end - start)})
 
-    def _halves(self, rows: Tensor, tag: Tag) -> bool:
+    def _is_halved(self, rows: Tensor, tag: Tag) -> bool:
         return tag in self._halved and rows.dtype == torch.float32
 
     def _stage(self, tensor: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from exchanging import CPU, Sent, alone, connect, counts, how_many, rows_for, traffic
 
-from gnnexp.comm.communicator import Communicator, _own_gpus
+from gnnexp.comm.communicator import Communicator, _has_own_gpus
 from gnnexp.comm.environment import Environment, read_environment
 from gnnexp.comm.mesh import Mesh
 from gnnexp.measure.memory import TensorMeter
@@ -400,6 +400,6 @@ def test_nccl_is_for_ranks_with_a_gpu_each_whatever_their_numbers(gpus: tuple[st
         store.set(f"gnnexp/gpu/{rank}", gpus[rank])
     seen = SimpleNamespace(uuid=gpus[0])
     with patch("torch.cuda.get_device_properties", return_value=seen):
-        assert _own_gpus(Environment(0, 3, 0, 3), torch.device("cuda", 0), store) is own
+        assert _has_own_gpus(Environment(0, 3, 0, 3), torch.device("cuda", 0), store) is own
     assert store.get("gnnexp/gpu/0") == gpus[0].encode()
-    assert not _own_gpus(Environment(0, 3, 0, 3), CPU, store)
+    assert not _has_own_gpus(Environment(0, 3, 0, 3), CPU, store)

@@ -335,7 +335,7 @@ def test_of_nccl_only_the_rendezvous_has_a_proof(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("MASTER_ADDR", "10.0.0.7")
     monkeypatch.setenv("MASTER_PORT", "1")
     monkeypatch.setattr("gnnexp.comm.meeting._server", lambda *_: HashStore())
-    monkeypatch.setattr("gnnexp.comm.communicator._own_gpus", lambda *_: True)
+    monkeypatch.setattr("gnnexp.comm.communicator._has_own_gpus", lambda *_: True)
     monkeypatch.setattr("gnnexp.comm.communicator._carrier", lambda *_: "nccl")
     monkeypatch.setattr("gnnexp.comm.communicator.prove", lambda *given: proven.append(given))
     monkeypatch.setattr(dist, "init_process_group", lambda backend, **options: made.update(options, backend=backend))
