@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.components.signature import decisive
-from gnnexp.datasets.reading.checksums import FIX, LARGEST, Origin, differing, origin_of
+from gnnexp.datasets.reading.checksums import FIX, LARGEST, Origin, differing_problems, origin_of
 from gnnexp.datasets.reading.names import GraphNames
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.files.regular import is_file, open_regular
@@ -128,7 +128,7 @@ class Dataset(ABC):
     def origin_notes(self) -> tuple[str, ...]:
         """A note if the bytes are not those of a published data set."""
         origin = self.origin()
-        return () if origin is None or origin.known else (origin.text,)
+        return () if origin is None or origin.is_known else (origin.text,)
 
     @classmethod
     def recognised(cls, place: Path) -> list[str] | None:
@@ -218,15 +218,15 @@ class VerifiedDataset(Dataset):
         """
         if not self.verify:
             return
-        DataError.raise_all(self.differing_bytes())
+        DataError.raise_all(self.byte_problems())
         origin = self.origin()
-        if origin is not None and not origin.known:
+        if origin is not None and not origin.is_known:
             raise DataError(Problem("dataset.verify", True, origin.text, FIX))
 
     @final
-    def differing_bytes(self) -> list[Problem]:
+    def byte_problems(self) -> list[Problem]:
         """Files that differ from the published ones of their names."""
-        return differing(_digests_of(self.sources(), LARGEST))
+        return differing_problems(_digests_of(self.sources(), LARGEST))
 
 
 def _digests_of(files: Iterable[Path], most: int | None = None) -> dict[Path, str]:
@@ -241,7 +241,7 @@ def _digests_of(files: Iterable[Path], most: int | None = None) -> dict[Path, st
             with open_regular(path) as file:
                 if most is not None and os.fstat(file.fileno()).st_size > most:
                     digests[path] = ""
-                elif problem := unlike(path, file):
+                elif problem := first_bytes_problem(path, file):
                     unreadable.append(problem)
                 else:
                     digests[path] = hashlib.file_digest(file, "sha256").hexdigest()
@@ -252,7 +252,7 @@ def _digests_of(files: Iterable[Path], most: int | None = None) -> dict[Path, st
     return digests
 
 
-def unlike(path: Path, file: BufferedReader) -> Problem | None:
+def first_bytes_problem(path: Path, file: BufferedReader) -> Problem | None:
     """The problem of a large file whose first bytes do not fit its name, found before its hash takes long.
 
     Small files are not checked here, because their readers give better messages.
@@ -408,7 +408,7 @@ def class_count(labels: np.ndarray, key: str) -> int:
     return largest + 1
 
 
-def believable(num_nodes: int, num_edges: int) -> bool:
+def is_believable(num_nodes: int, num_edges: int) -> bool:
     """Whether a graph of `num_edges` edges can have `num_nodes` vertices, if only one number in a file says so."""
     return num_nodes <= max(_ALWAYS_ALLOWED, _MAX_NODES_PER_EDGE * num_edges)
 

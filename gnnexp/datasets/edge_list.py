@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import torch
 
-from gnnexp.datasets.base import Dataset, believable, check_memory, checked, data_folder, load_written, no_edges
+from gnnexp.datasets.base import Dataset, check_memory, checked, data_folder, is_believable, load_written, no_edges
 from gnnexp.datasets.reading.edge_files import TEXT, PairType, TextFormat, edge_files_of, note_types, open_edges
 from gnnexp.datasets.reading.features import Sparse, as_labels, count_classes, empty_classes, typed_rows
 from gnnexp.datasets.reading.npz import open_npy
@@ -122,7 +122,7 @@ class EdgeList(Dataset):
             ),
             (
                 "delimiter",
-                _fits_text(self.delimiter, self.comments),
+                _can_separate(self.delimiter, self.comments),
                 "one character, no line break and not dataset.comments; or null for any white space",
                 "set dataset.delimiter=null",
             ),
@@ -388,7 +388,7 @@ class EdgeList(Dataset):
             return None
         else:
             num_nodes = edges[0] + 1
-            if not believable(num_nodes, edges[1]):
+            if not is_believable(num_nodes, edges[1]):
                 fix = "renumber the ids from 0 on without gaps, or set dataset.num_nodes if they are right"
                 shown = f"largest id {num_nodes - 1} with {edges[1]} edges"
                 raise DataError(Problem(str(path), shown, "ids must be numbered from 0 on", fix))
@@ -424,7 +424,7 @@ def _check_edges(edges: np.ndarray, path: Path) -> None:
         raise DataError(Problem(str(path), f"shape {edges.shape}", "two or three columns, one row or more", fix))
 
 
-def _fits_text(delimiter: str | None, comments: str) -> bool:
+def _can_separate(delimiter: str | None, comments: str) -> bool:
     """Whether `delimiter` and `comments` can separate text into columns and comments."""
     breaks = ("\r", "\n")
     fits = delimiter is None or (len(delimiter) == 1 and delimiter not in (*breaks, comments))

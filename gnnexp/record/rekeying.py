@@ -171,7 +171,7 @@ def _described(dataset: Dataset) -> str:
     first = next((former for former, today in MOVED.items() if today == name), name)
     options = {key: value for key, value in dataset.options().items() if (key, value) != _LATER}
     if isinstance(dataset, VerifiedDataset):
-        options["verify"] = dataset.verify or not dataset.differing_bytes()
+        options["verify"] = dataset.verify or not dataset.byte_problems()
     own = code_of([type(dataset).__module__]).own
     code = json.dumps({"changed": {}, "own": dict(own)}, sort_keys=True) if own else ""
     return json.dumps([first, dataset.version, options], sort_keys=True) + code

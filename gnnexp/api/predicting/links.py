@@ -16,7 +16,7 @@ from torch import Tensor
 from gnnexp.api.predicting.graphs import Target
 from gnnexp.api.predicting.ids import OwnIds
 from gnnexp.api.trained import TrainedModel
-from gnnexp.datasets.base import unlike
+from gnnexp.datasets.base import first_bytes_problem
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, SqlTable, engine
 from gnnexp.datasets.tables.files import find_files
 from gnnexp.datasets.tables.places import WrongRow, refuse_rows
@@ -130,7 +130,7 @@ def check_pairs(path: Path) -> None:
         DataError: it is no such table.
     """
     with open_regular(path) as file:
-        problem = unlike(path, file)
+        problem = first_bytes_problem(path, file)
     DataError.raise_all([] if problem is None else [problem])
     with tempfile.TemporaryDirectory(prefix="gnnexp-") as place, engine(Path(place), _BUFFER_BYTES, 1) as reader:
         _columns(reader.table(find_files("--links", Path(), str(path))), None)

@@ -74,7 +74,7 @@ def recorded_origin(dataset: Dataset) -> dict[str, str | bool] | None:
         return None
     return {
         "name": dataset.name,
-        "known": origin.known,
+        "known": origin.is_known,
         "published": origin.dataset,
         "source": origin.source,
         "text": origin.text,

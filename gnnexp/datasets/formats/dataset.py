@@ -143,7 +143,9 @@ def graph_of(foreign: ForeignGraph, rules: ForeignOptions, name: str) -> tuple[G
                 "set dataset.link_split=null",
             )
         )
-    reverses = NO_REVERSES if not rules.symmetrize else len(foreign.edges) if _inverse(foreign, rules) else SAME_TYPE
+    reverses = (
+        NO_REVERSES if not rules.symmetrize else len(foreign.edges) if _has_inverses(foreign, rules) else SAME_TYPE
+    )
     relations = [edges.name for edges in foreign.edges]
     graph = hold_out(graph, rules.link_split, seed=rules.seed, reverses=reverses, names=relations)
     if foreign.links:
@@ -158,7 +160,7 @@ def graph_of(foreign: ForeignGraph, rules: ForeignOptions, name: str) -> tuple[G
     return checked(graph, trainable=False), GraphNames(list(foreign.vertices), list(classes), relations)
 
 
-def _inverse(foreign: ForeignGraph, rules: ForeignOptions) -> bool:
+def _has_inverses(foreign: ForeignGraph, rules: ForeignOptions) -> bool:
     """Whether reverses of edges have types of their own."""
     named = any(edges.reverse is not None for edges in foreign.edges)
     wanted = named or len(foreign.vertices) > 1 if rules.inverse_relations is None else rules.inverse_relations
@@ -167,11 +169,14 @@ def _inverse(foreign: ForeignGraph, rules: ForeignOptions) -> bool:
 
 def _edges(foreign: ForeignGraph, rules: ForeignOptions) -> CscArrays:
     starts, edges = foreign.starts, foreign.edges
-    total, several = sum(of_type.source.size for of_type in edges), len(edges) > 1 or _inverse(foreign, rules)
+    total, several = (
+        sum(of_type.source.size for of_type in edges),
+        len(edges) > 1 or _has_inverses(foreign, rules),
+    )
     if not total:
         raise DataError(Problem("dataset.path", "0 edges", "there are no edges", "give at least one"))
     check_memory(40 * total * (1 + rules.symmetrize), f"{total} edges")
-    DataError.raise_all([problem for of_type in edges for problem in _outside(foreign, of_type)])
+    DataError.raise_all([problem for of_type in edges for problem in _end_problems(foreign, of_type)])
     source, destination = (
         np.concatenate([ends.astype(np.int64, copy=False) + starts[kind] for ends, kind in pairs])
         for pairs in (
@@ -202,7 +207,7 @@ def _edges(foreign: ForeignGraph, rules: ForeignOptions) -> CscArrays:
             foreign.num_nodes,
             types=types,
             symmetrize=rules.symmetrize,
-            num_relations=len(edges) if _inverse(foreign, rules) else None,
+            num_relations=len(edges) if _has_inverses(foreign, rules) else None,
             self_loops=rules.self_loops,
             duplicates=rules.duplicates,
             weights=weights,
@@ -221,7 +226,7 @@ def _id(foreign: ForeignGraph, vertex: int) -> str:
     return f"{own}" if len(foreign.vertices) == 1 else f"{kind} {own}"
 
 
-def _outside(foreign: ForeignGraph, edges: ForeignEdges) -> list[Problem]:
+def _end_problems(foreign: ForeignGraph, edges: ForeignEdges) -> list[Problem]:
     """Problems of ends that are no vertices of their type. The offsets of types would hide them."""
     problems = []
     for role, ends, kind in (

@@ -46,7 +46,7 @@ class AdjacencyMatrix(ForeignOptions, VertexFiles, WrittenDataset):
         """A file of a matrix; or a folder with one, and with features and labels under their usual names."""
         files = visible_files(place)
         graphs = [one for one in files if not place.is_dir() or one.name not in USUAL]
-        if len(graphs) != 1 or not _fits(graphs[0]):
+        if len(graphs) != 1 or not _is_matrix(graphs[0]):
             return None
         return files_next_to(graphs[0]) if place.is_dir() else []
 
@@ -54,7 +54,9 @@ class AdjacencyMatrix(ForeignOptions, VertexFiles, WrittenDataset):
         """The file of the matrix first."""
         others = (self.features, self.labels)
         return self.with_files(
-            one_file(self.path, "matrix", lambda one: _fits(one) and one.name not in others, ".npz, .mtx or .mtx.gz")
+            one_file(
+                self.path, "matrix", lambda one: _is_matrix(one) and one.name not in others, ".npz, .mtx or .mtx.gz"
+            )
         )
 
     def generate(self, folder: Path) -> Graph:
@@ -110,6 +112,6 @@ class AdjacencyMatrix(ForeignOptions, VertexFiles, WrittenDataset):
         ]
 
 
-def _fits(path: Path) -> bool:
+def _is_matrix(path: Path) -> bool:
     kind = endings(path)
     return kind == ".mtx" or (kind == ".npz" and not path.name.endswith(".gz") and is_sparse_npz(path))

@@ -60,11 +60,11 @@ class NetworkX(ForeignOptions, AttributeOptions, WrittenDataset):
     def recognised(cls, place: Path) -> list[str] | None:
         """A file of NetworkX, or a folder that has nothing else."""
         files = visible_files(place)
-        return [] if len(files) == 1 and _fits(files[0]) else None
+        return [] if len(files) == 1 and _is_for_networkx(files[0]) else None
 
     def sources(self) -> list[Path]:
         """The file."""
-        return [one_file(self.path, "networkx", _fits, ", ".join(_READERS))]
+        return [one_file(self.path, "networkx", _is_for_networkx, ", ".join(_READERS))]
 
     def generate(self, folder: Path) -> Graph:
         """See `WrittenDataset.generate`."""
@@ -107,7 +107,7 @@ def read_graph_file(path: Path, *, directed: bool = False) -> AttributedGraph:
         ) from None
 
 
-def _fits(path: Path) -> bool:
+def _is_for_networkx(path: Path) -> bool:
     """Whether only NetworkX reads a file. Tables without attributes in braces are for `dataset=tables`."""
     kind = endings(path)
     if kind not in _READERS or kind not in (".json", ".edgelist", ".net"):
@@ -175,7 +175,7 @@ def _adjacency_list(path: Path, directed: bool) -> AttributedGraph:
 
     lines = _lines(path)
     rows = [line.split() for line in lines]
-    refuse_names_in_parts(path, lines, rows, written=_by_networkx(path))
+    refuse_names_in_parts(path, lines, rows, written=_is_by_networkx(path))
     pairs = ((source, other) for source, *others in rows for other in others)
     times = Counter(growing(pairs, f"{path}, neighbours"))
     graph: nx.Graph[str] = (nx.MultiDiGraph if directed else nx.MultiGraph)()
@@ -192,7 +192,7 @@ def _adjacency_list(path: Path, directed: bool) -> AttributedGraph:
     return attributed(graph)
 
 
-def _by_networkx(path: Path) -> bool:
+def _is_by_networkx(path: Path) -> bool:
     """Whether NetworkX has written a list of neighbours: its comment has the time."""
     return any(line.startswith("# GMT ") for line in text_of(path, _FACTOR).split("\n", 3)[:3])
 

@@ -15,10 +15,10 @@ import torch
 
 from gnnexp.datasets.base import (
     VerifiedDataset,
-    believable,
     checked,
     data_folder,
     existing_files,
+    is_believable,
     listed,
     where_to_put,
 )
@@ -311,7 +311,7 @@ def _read_pairs(path: Path, relation: str, target: str, num_labelled: int) -> np
         if letter == target and largest >= num_labelled:
             allowed = f"{_word(letter)} must be below {num_labelled}, the number of labels"
             raise DataError(Problem(str(path), f"ids up to {largest}", allowed, _FIX))
-        if letter != target and not believable(largest, len(pairs)):
+        if letter != target and not is_believable(largest, len(pairs)):
             raise DataError(
                 Problem(str(path), f"ids up to {largest}", f"{_word(letter)} must be numbered from 0 on", _FIX)
             )

@@ -46,14 +46,14 @@ class Origin:
     unlisted: Sequence[str] = ()
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """Whether these are published bytes."""
         return bool(self.dataset)
 
     @property
     def text(self) -> str:
         """The origin in a sentence."""
-        if self.known:
+        if self.is_known:
             others = f"; no checksum of {', '.join(self.unlisted[:_SHOWN])} is known" if self.unlisted else ""
             return f"bytes of the published {self.dataset} ({self.source}){others}"
         if self.claimed:
@@ -101,7 +101,7 @@ def origin_of(digests: Mapping[Path, str], name: str) -> Origin:
     return Origin(claimed=claimed[0].dataset, differing=others) if others else Origin()
 
 
-def differing(digests: Mapping[Path, str]) -> list[Problem]:
+def differing_problems(digests: Mapping[Path, str]) -> list[Problem]:
     """Problems of files that have the name of a published file, and other bytes."""
     problems = []
     for path, found in digests.items():

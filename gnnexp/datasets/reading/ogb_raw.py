@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from gnnexp.datasets.base import believable, check_memory, require
+from gnnexp.datasets.base import check_memory, is_believable, require
 from gnnexp.datasets.reading.npz import NpzFile
 from gnnexp.datasets.reading.tables import NumberTable
 from gnnexp.errors import DataError, Findings, Problem
@@ -83,7 +83,7 @@ def check_count(num_nodes: int, edges: np.ndarray | None, key: str, findings: Fi
     Raises:
         DataError: there are far more, or edges could not be read; with the findings so far.
     """
-    if believable(num_nodes, 0 if edges is None else edges.shape[0]):
+    if is_believable(num_nodes, 0 if edges is None else edges.shape[0]):
         return
     if edges is not None:
         findings.problems.append(

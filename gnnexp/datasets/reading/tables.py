@@ -101,7 +101,7 @@ class NumberTable:
             while chunk := list(itertools.islice(left, rows)):
                 numbers = self._numbers(chunk)
                 if numbers.shape[0] and numbers.shape[1] != (width := width or numbers.shape[1]):
-                    raise DataError(self._bad_lines())
+                    raise DataError(self._line_problems())
                 if numbers.shape[0]:
                     yield numbers
 
@@ -118,7 +118,7 @@ class NumberTable:
         """The lines one by one. Lines that are too long raise, so that a file without line breaks is not in memory."""
         while line := file.readline(_MAX_LINE + 1):
             if len(line) > _MAX_LINE:
-                raise DataError(self._bad_lines())
+                raise DataError(self._line_problems())
             yield line
 
     def _ascii(self, lines: Iterable[str]) -> Iterator[str]:
@@ -155,14 +155,14 @@ class NumberTable:
                     ndmin=2,
                 )
         except (ValueError, OverflowError, DeprecationWarning) as error:
-            raise DataError(self._bad_lines() or [self._damaged(error)]) from None
+            raise DataError(self._line_problems() or [self._damaged(error)]) from None
         except MemoryError as error:
             raise DataError(self._damaged(error)) from None
-        if self._out_of_bounds(numbers):
-            raise DataError(self._bad_lines())
+        if self._has_numbers_outside(numbers):
+            raise DataError(self._line_problems())
         return numbers
 
-    def _out_of_bounds(self, rows: np.ndarray) -> bool:
+    def _has_numbers_outside(self, rows: np.ndarray) -> bool:
         if rows.size == 0:
             return False
         return bool(
@@ -185,7 +185,7 @@ class NumberTable:
         found = str(error)[:200] or type(error).__name__
         return Problem(str(self.path), found, "must be a whole text file of numbers", "get it again")
 
-    def _bad_lines(self) -> list[Problem]:
+    def _line_problems(self) -> list[Problem]:
         """Problems of the first wrong lines. They are found in a second, slow pass."""
         problems: list[Problem] = []
         width = 0
@@ -205,10 +205,10 @@ class NumberTable:
                 if (number == 1 and self.header) or not text.strip():
                     continue
                 cells = text.strip().split(self.delimiter)
-                why = self._wrong(cells, width or len(cells))
-                if not why and not self._without_marks(line).isascii():
+                why = self._why_wrong(cells, width or len(cells))
+                if why is None and not self._without_marks(line).isascii():
                     why = "must be ASCII between its numbers too"
-                if why:
+                if why is not None:
                     fix = self._fix(line, first=width == 0)
                     problems.append(Problem(f"{self.path}, line {number}", line.strip()[:80], why, fix))
                 width = width or len(cells)
@@ -227,8 +227,8 @@ class NumberTable:
             return "set dataset.header=true if this line names the columns, else correct it"
         return "correct or remove this line"
 
-    def _wrong(self, cells: list[str], width: int) -> str:
-        """What the line must be, if it is wrong; else empty."""
+    def _why_wrong(self, cells: list[str], width: int) -> str | None:
+        """What the line must be, if it is wrong."""
         kind = int if self.dtype == "int64" else float
         bounds = "" if self.low is None else f" from {self.low} on"
         bounds += "" if self.high is None else f" below {self.high}"
@@ -242,4 +242,4 @@ class NumberTable:
         # Values are compared without conversion, because an integer of 310 digits has no float. NaN is in any bounds.
         if any(value < low or value >= high for value in values):
             return f"must be {allowed}"
-        return "" if len(cells) == width else f"must have {width} columns like the first line"
+        return None if len(cells) == width else f"must have {width} columns like the first line"

@@ -117,7 +117,7 @@ def _hold_out(
     words, stands = _words(graph, seed, reverses, opposites)
     edges = np.flatnonzero(stands)
     # One edge for each draw.
-    drawn = edges if not _any(opposites) else edges[np.unique(words[edges], return_index=True)[1]]
+    drawn = edges if not _has_pairs(opposites) else edges[np.unique(words[edges], return_index=True)[1]]
     ends = np.cumsum([round(link_split[name] * drawn.size) for name in _SHARES])
     _check_links(graph, link_split, edges, reverses, drawn.size, int(ends[1]))
     begins, notes = None, list[str]()
@@ -125,7 +125,7 @@ def _hold_out(
         val, test = bounds_of_ranks(words[drawn], ends)
         parts = np.where(words >= test, 0, np.where(words < val, 1, 2))
     else:
-        parts, begins, notes = _by_time(times, _oldest(times, words) if _any(opposites) else times, drawn, ends)
+        parts, begins, notes = _by_time(times, _oldest(times, words) if _has_pairs(opposites) else times, drawn, ends)
     links = _links(graph, edges, parts[edges])
     if times is None:
         notes.append(f"links held out by gnnexp, seed {seed}: {len(links['valid'])} valid, {len(links['test'])} test")
@@ -177,13 +177,13 @@ def _types(graph: Graph) -> np.ndarray:
     return np.empty(0, np.int32) if graph.edge_types is None else graph.edge_types.numpy()
 
 
-def _any(opposites: Opposites | None) -> bool:
+def _has_pairs(opposites: Opposites | None) -> bool:
     return opposites is not None and len(opposites.pairs) > 0
 
 
 def _words(graph: Graph, seed: int, reverses: int, opposites: Opposites | None) -> tuple[np.ndarray, np.ndarray]:
     """See `_link_words`."""
-    groups = opposites.groups if opposites is not None and _any(opposites) else np.empty(0, np.int64)
+    groups = opposites.groups if opposites is not None and _has_pairs(opposites) else np.empty(0, np.int64)
     words, stands = _link_words(
         np.uint64(stream(seed, Purpose.SPLIT, _LINKS)),
         graph.indptr.numpy(),
@@ -212,7 +212,7 @@ def _said(graph: Graph, opposites: Opposites, reverses: int, names: Sequence[str
     """Notes: which relations are held out together, and which held-out links still have an opposite edge."""
     held = {name: graph.links[name].numpy() for name in ("valid", "test")}
     notes = []
-    if _any(opposites):
+    if _has_pairs(opposites):
         counts = [f"{int((opposites.groups[links[:, 1]] >= 0).sum())} {name}" for name, links in held.items()]
         notes.append(
             f"relations that are each other's reverses: {opposites.named(names)}. Their links between the "

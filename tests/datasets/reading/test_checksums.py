@@ -48,7 +48,7 @@ def test_a_single_file_is_known_under_any_name() -> None:
 
 def test_one_other_file_makes_it_another_copy() -> None:
     origin = origin_of(digests("cora", graph="0" * 64), "cora")
-    assert not origin.known and list(origin.differing) == ["ind.cora.graph"]
+    assert not origin.is_known and list(origin.differing) == ["ind.cora.graph"]
     assert "not the published cora, or another copy of it (ind.cora.graph)" in origin.text
 
 
@@ -56,14 +56,14 @@ def test_exchanged_files_are_not_the_published_ones() -> None:
     found = digests("cora")
     first, second = Path("x/ind.cora.ty"), Path("x/ind.cora.ally")
     found[first], found[second] = found[second], found[first]
-    assert not origin_of(found, "cora").known
+    assert not origin_of(found, "cora").is_known
 
 
 def test_a_file_that_nobody_published_is_no_part_of_a_published_data_set() -> None:
-    assert not origin_of({**digests("aminer"), Path("x/ps.txt"): "0" * 64}, "mine").known
-    assert not origin_of({Path("x/labels.npy"): "1" * 64}, "mine").known
+    assert not origin_of({**digests("aminer"), Path("x/ps.txt"): "0" * 64}, "mine").is_known
+    assert not origin_of({Path("x/labels.npy"): "1" * 64}, "mine").is_known
     assert "gnnexp has checksums" in origin_of({Path("x/a"): "1" * 64}, "mine").text
-    assert not origin_of({}, "cora").known
+    assert not origin_of({}, "cora").is_known
 
 
 def test_verify_refuses_what_is_not_known(copied: Find, tmp_path: Path) -> None:
@@ -125,5 +125,5 @@ def test_large_files_are_not_read_to_be_named(copied: Find, monkeypatch: pytest.
     folder = copied("cora")
     monkeypatch.setattr(base, "LARGEST", 1 << 17)
     origin = Planetoid(path=str(folder)).origin()
-    assert origin is not None and not origin.known
+    assert origin is not None and not origin.is_known
     assert {*origin.differing} == {one.name for one in folder.iterdir() if one.stat().st_size > 1 << 17} != set()

@@ -58,7 +58,7 @@ class Ranges:
         """DistDGL's ids of a type, part by part."""
         return np.concatenate([np.arange(first, end) for first, end in self.of[kind]])
 
-    def check(self, key: str) -> list[Problem]:
+    def problems(self, key: str) -> list[Problem]:
         """Problems if the ranges do not cover 0, 1, … without gaps."""
         ranges = np.concatenate(list(self.of.values()))
         ranges = ranges[np.argsort(ranges[:, 0], kind="stable")]
@@ -136,7 +136,7 @@ def read_partition_config(place: Path) -> PartConfig:
                 FIX,
             )
         ) from None
-    DataError.raise_all([*config.nodes.check(f"{path}: node_map"), *config.edges.check(f"{path}: edge_map")])
+    DataError.raise_all([*config.nodes.problems(f"{path}: node_map"), *config.edges.problems(f"{path}: edge_map")])
     DataError.raise_all(
         [
             Problem(str(file), str(why_unreadable(file) or ""), "this file of a part is needed", FIX)

@@ -71,7 +71,7 @@ class _Reader:
             self.num_graphs += 1
             if self.num_graphs > 1:
                 raise self.collector.wrong("<graph>", "", "the file has several graphs", "keep one graph in the file")
-            self.directed = self._direction(attributes.get("defaultedgetype", "undirected"))
+            self.directed = self._is_directed(attributes.get("defaultedgetype", "undirected"))
         elif name == "attributes":
             self.owner, self.dynamic = attributes.get("class", ""), attributes.get("mode") == "dynamic"
         elif name == "attribute":
@@ -94,7 +94,7 @@ class _Reader:
         elif event.name == "attvalue" and self.rows:
             self._put(event.attributes)
 
-    def _direction(self, given: str) -> bool:
+    def _is_directed(self, given: str) -> bool:
         if given not in _DIRECTED:
             raise self.collector.wrong("edge type", given, f"must be one of {', '.join(_DIRECTED)}", "correct the type")
         return _DIRECTED[given]
@@ -108,7 +108,7 @@ class _Reader:
         self._count(given, ("pid", *_TIMES))
 
     def _open_edge(self, given: dict[str, str]) -> None:
-        directed = self._direction(given["type"]) if given.get("type") else self.directed
+        directed = self._is_directed(given["type"]) if given.get("type") else self.directed
         row = self.collector.edge(given.get("source"), given.get("target"), directed=directed)
         self.owner = "edge"
         self.rows.append(row)

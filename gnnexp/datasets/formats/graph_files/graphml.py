@@ -49,7 +49,7 @@ class _Reader:
         elif name == "node":
             self.rows.append(self.collector.vertex(attributes.get("id")))
         elif name == "edge":
-            directed = self._directed(attributes.get("directed"))
+            directed = self._is_directed(attributes.get("directed"))
             self.rows.append(self.collector.edge(attributes.get("source"), attributes.get("target"), directed=directed))
         elif name == "hyperedge":
             raise self.collector.wrong(
@@ -91,7 +91,7 @@ class _Reader:
             self.num_nested += 1
         self.graphs.append(given.get("edgedefault") == "directed")
 
-    def _directed(self, given: str | None) -> bool:
+    def _is_directed(self, given: str | None) -> bool:
         if given is None:
             return bool(self.graphs and self.graphs[-1])
         if given.lower() not in _TRUTH:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnexp.datasets.base import believable
+from gnnexp.datasets.base import is_believable
 from gnnexp.datasets.formats.foreign import ForeignEdges, ForeignGraph, ForeignVertices, Matrix
 from gnnexp.datasets.formats.pyg.content import Content, EdgeType
 from gnnexp.datasets.formats.pyg.labels import pyg_labels, splits_of
@@ -80,7 +80,7 @@ def foreign_of_pyg(content: Content, chosen: AttributeNames) -> ForeignGraph:
     DataError.raise_all(problems)
     total, known = sum(of_type.count for of_type in vertices.values()), sum(of_type.source.size for of_type in edges)
     with_rows = any(of_type.features is not None or of_type.labels is not None for of_type in vertices.values())
-    if not with_rows and not believable(total, known):
+    if not with_rows and not is_believable(total, known):
         raise DataError(
             Problem(
                 content.key,
@@ -218,7 +218,11 @@ def _edges(
     if types is None or content.typed:
         return [
             ForeignEdges(
-                source, destination, kind[1] if _once(kind, content) else "__".join(kind), (kind[0], kind[2]), weight
+                source,
+                destination,
+                kind[1] if _has_own_name(kind, content) else "__".join(kind),
+                (kind[0], kind[2]),
+                weight,
             )
         ]
     numbers = array(types, f"{key}.edge_type")
@@ -242,7 +246,7 @@ def _edges(
     ]
 
 
-def _once(kind: EdgeType, content: Content) -> bool:
+def _has_own_name(kind: EdgeType, content: Content) -> bool:
     return sum(other[1] == kind[1] for other in content.edges) == 1
 
 

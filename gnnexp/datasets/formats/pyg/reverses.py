@@ -26,7 +26,7 @@ def without_reverses(foreign: ForeignGraph, *, keeps_duplicates: bool) -> Foreig
         foreign: the graph as PyG has it.
         keeps_duplicates: whether parallel edges are kept.
     """
-    symmetric = {position for position, edges in enumerate(foreign.edges) if _symmetric(edges)}
+    symmetric = {position for position, edges in enumerate(foreign.edges) if _is_symmetric(edges)}
     pairs = _pairs(foreign, symmetric)
     left_out = set(pairs.values())
     kept = [
@@ -66,7 +66,7 @@ def _pairs(foreign: ForeignGraph, symmetric: set[int]) -> dict[int, int]:
     return pairs
 
 
-def _symmetric(one: ForeignEdges) -> bool:
+def _is_symmetric(one: ForeignEdges) -> bool:
     """Whether the edges between vertices of one type have both directions each."""
     return one.types[0] == one.types[1] and (
         _digest(one.source, one.destination, one.weight) == _digest(one.destination, one.source, one.weight)
