@@ -61,7 +61,7 @@ def _runtime(library: ctypes.CDLL) -> SimpleNamespace:
 
     def host_register(address: int, num_bytes: int, flags: int) -> int:
         assert flags in (0, _FROM_FILE), "no other flags are emulated"
-        if address % mmap.PAGESIZE or not _may_register(address, num_bytes, flags):
+        if address % mmap.PAGESIZE or not _can_register(address, num_bytes, flags):
             return 1
         end = address + num_bytes
         if any(address < start + length and start < end for start, length in registered.items()):
@@ -84,7 +84,7 @@ def _runtime(library: ctypes.CDLL) -> SimpleNamespace:
     )
 
 
-def _may_register(address: int, num_bytes: int, flags: int) -> bool:
+def _can_register(address: int, num_bytes: int, flags: int) -> bool:
     """Whether memory is mapped from its first to its last byte, and may be written unless a flag says read-only."""
     reached = address
     for line in Path("/proc/self/maps").read_text().splitlines():

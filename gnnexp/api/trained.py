@@ -39,7 +39,7 @@ from gnnexp.measure.phases import PhaseTimer
 from gnnexp.models.decoupled import DecoupledModel
 from gnnexp.models.layer import BlockLayer, Degrees
 from gnnexp.models.model import Model
-from gnnexp.ops.backends import elsewhere
+from gnnexp.ops.backends import kernel_elsewhere
 from gnnexp.ops.products import matmul_elsewhere
 from gnnexp.paradigms.tensor_parallel import TensorParallel
 from gnnexp.preparation.artifacts import prepare_graph
@@ -277,7 +277,7 @@ def _graph(experiment: Experiment, folder: str | None, key: str | None) -> tuple
 def _parts(experiment: Experiment, graph: Graph, checkpoint: Checkpoint, device: torch.device) -> InferenceComponents:
     """The components, with the values of the checkpoint."""
     dtype, seed = getattr(torch, experiment.train.dtype), experiment.seed
-    kernel = elsewhere(experiment.model.kernel, device.type)
+    kernel = kernel_elsewhere(experiment.model.kernel, device.type)
     task, model = experiment.task.make(), with_options(experiment.model, kernel=kernel).make()
     task.setup(graph, device)
     model.setup(

@@ -72,8 +72,9 @@ def _acquire(handle: int, file: Path) -> bool:
         try:
             flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, file)
         except BlockingIOError:
-            if why := _reason_to_leave(handle, pulses, time.monotonic() - began):
-                log.warning("%s: %s; this process goes on without the lock", file, why)
+            reason = _why_not_wait(handle, pulses, time.monotonic() - began)
+            if reason is not None:
+                log.warning("%s: %s; this process goes on without the lock", file, reason)
                 return False
             time.sleep(_POLL_S)
             continue
@@ -83,8 +84,8 @@ def _acquire(handle: int, file: Path) -> bool:
         return True
 
 
-def _reason_to_leave(handle: int, pulses: dict[int, Pulse], waited_s: float) -> str:
-    """The reason to stop waiting for the lock, or an empty text if waiting still makes sense.
+def _why_not_wait(handle: int, pulses: dict[int, Pulse], waited_s: float) -> str | None:
+    """The reason to stop waiting for the lock, or None if waiting still makes sense.
 
     Args:
         handle: the open lock file; the process that holds the lock has written its host and process id there.
@@ -94,8 +95,9 @@ def _reason_to_leave(handle: int, pulses: dict[int, Pulse], waited_s: float) -> 
     host, _, number = os.pread(handle, 512, 0).decode(errors="replace").rpartition(" ")
     if host == platform.node() and number.isdecimal():
         silent_s = pulses.setdefault(int(number), Pulse(int(number))).silent_s()
-        return f"process {number} holds it and shows no sign of life for {silent_s:.0f} s" * (silent_s > _FROZEN_S)
-    return f"another machine holds it for {waited_s:.0f} s" * (waited_s > _UNSEEN_S)
+        reason = f"process {number} holds it and shows no sign of life for {silent_s:.0f} s"
+        return reason if silent_s > _FROZEN_S else None
+    return f"another machine holds it for {waited_s:.0f} s" if waited_s > _UNSEEN_S else None
 
 
 @cache

@@ -67,7 +67,7 @@ def chosen_kernel(kernel: str, device_type: str) -> str:
     return "torch" if device_type == "cuda" else "numba"
 
 
-def elsewhere(kernel: str, device_type: str) -> str:
+def kernel_elsewhere(kernel: str, device_type: str) -> str:
     """The kernel for a copy of a model on a device of another type than it was trained on."""
     return kernel if kernel_problem(kernel, device_type) is None else "auto"
 

@@ -120,7 +120,7 @@ def gpu_problems(matmul: Matmul, device: torch.device) -> list[Problem]:
     ]
 
 
-def how(matmul: Matmul, device: torch.device) -> dict[str, str]:
+def matmul_facts(matmul: Matmul, device: torch.device) -> dict[str, str]:
     """For the record: where factors are rounded; empty if they are not."""
     if matmul == "float32":
         return {}

@@ -62,7 +62,7 @@ def levels(shard: Shard, own: Tensor, num_layers: int, cached: Cached) -> tuple[
     layers: list[RankLayer] = []
     destinations = own
     for layer in reversed(range(num_layers)):
-        if layers and layers[-1].num_local == layers[-1].block.num_dst and _same(cached, layer, layers[-1]):
+        if layers and layers[-1].num_local == layers[-1].block.num_dst and _is_same(cached, layer, layers[-1]):
             layers.append(layers[-1])
             continue
         layers.append(_level(expansion, graph, shard, destinations, partial(cached, layer)))
@@ -70,7 +70,7 @@ def levels(shard: Shard, own: Tensor, num_layers: int, cached: Cached) -> tuple[
     return tuple(reversed(layers))
 
 
-def _same(cached: Cached, layer: int, above: RankLayer) -> bool:
+def _is_same(cached: Cached, layer: int, above: RankLayer) -> bool:
     """Whether a layer caches no vertex. Then it equals the layer `above`, which caches no vertex either."""
     return not bool(cached(layer, above.wanted).any())
 

@@ -38,7 +38,7 @@ from gnnexp.measure.memory import reset_host_peak
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.models.layer import Degrees
 from gnnexp.models.model import Model
-from gnnexp.ops.products import full_precision, how
+from gnnexp.ops.products import full_precision, matmul_facts
 from gnnexp.paradigms.job import Job
 from gnnexp.preparation.preflight import estimate_memory
 from gnnexp.tasks.base import Task
@@ -235,7 +235,7 @@ def _job(
         device,
         DeviceTier(device, timer, reads_transpose=model.backend.reads_transpose, constants=model.backend.constants),
         directory,
-        {**facts, "kernel": model.backend.name, **how(experiment.train.matmul, device)},
+        {**facts, "kernel": model.backend.name, **matmul_facts(experiment.train.matmul, device)},
         parts,
     )
 

@@ -65,7 +65,7 @@ def test_dgl_that_is_not_installed_is_named_before_ranks_start(monkeypatch: pyte
     monkeypatch.setattr(backends, "is_installed", lambda _: False)
     problem = kernel_problem("dgl", "cpu")
     assert problem is not None and "needs the package dgl" in problem.allowed and "model.kernel=auto" in problem.fix
-    assert backends.elsewhere("dgl", "cpu") == "auto"
+    assert backends.kernel_elsewhere("dgl", "cpu") == "auto"
 
 
 def test_an_old_or_missing_triton_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,5 +82,6 @@ def test_an_old_or_missing_triton_does_not_count(monkeypatch: pytest.MonkeyPatch
 
 def test_a_copy_of_a_model_elsewhere_uses_kernels_that_run_there(machine) -> None:
     machine(triton=True, gpu=True, interpreted=False)
-    assert backends.elsewhere("triton", "cpu") == backends.elsewhere("numba", "cuda") == "auto"
-    assert backends.elsewhere("torch", "cpu") == "torch" and backends.elsewhere("triton", "cuda") == "triton"
+    assert backends.kernel_elsewhere("triton", "cpu") == backends.kernel_elsewhere("numba", "cuda") == "auto"
+    assert backends.kernel_elsewhere("torch", "cpu") == "torch"
+    assert backends.kernel_elsewhere("triton", "cuda") == "triton"

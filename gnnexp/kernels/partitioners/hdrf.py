@@ -10,7 +10,7 @@ from gnnexp.kernels.partitioners.parts import IN, NOT_IN, least_loaded, place_ed
 
 
 @compiled(inline="always")
-def _better(best: int, best_score: float, part: int, score: float) -> bool:
+def _is_better(best: int, best_score: float, part: int, score: float) -> bool:
     """Whether `part` is better than the best part so far; -1 is no part, and its score has no meaning."""
     return part >= 0 and (score > best_score or (score == best_score and part < best))
 
@@ -40,16 +40,16 @@ def _best_part(
     best, best_score = least, emptiest
     part = least_loaded(held, at_src, at_dst, IN, words, loads)
     score = gain_src + gain_dst + balance * (most - loads[part])
-    if _better(best, best_score, part, score):
+    if _is_better(best, best_score, part, score):
         best, best_score = part, score
     if best_score <= max(gain_src, gain_dst) + emptiest:
         part = least_loaded(held, at_src, at_dst, NOT_IN, words, loads)
         score = gain_src + balance * (most - loads[part])
-        if _better(best, best_score, part, score):
+        if _is_better(best, best_score, part, score):
             best, best_score = part, score
         part = least_loaded(held, at_dst, at_src, NOT_IN, words, loads)
         score = gain_dst + balance * (most - loads[part])
-        if _better(best, best_score, part, score):
+        if _is_better(best, best_score, part, score):
             best, best_score = part, score
     return best
 

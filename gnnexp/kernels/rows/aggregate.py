@@ -50,7 +50,7 @@ class Edges(NamedTuple):
     edges: np.ndarray = _NONE
 
     @property
-    def permuted(self) -> bool:
+    def is_permuted(self) -> bool:
         """Whether the order of the edges differs from the order of their weights."""
         return self.edges.size > 0
 
@@ -260,12 +260,12 @@ def sum_rows(edges: Edges, x: Matrix, out: Matrix, weight: np.ndarray, num_slots
             out.first + start,
             width,
             distance(form),
-            _streams(out, start, width),
+            _is_streamed(out, start, width),
             form.code,
         )
 
 
-def _streams(out: Matrix, start: int, width: int) -> bool:
+def _is_streamed(out: Matrix, start: int, width: int) -> bool:
     """Whether the columns `start:start + width` of `out` are written with stores that bypass the caches."""
     whole_vectors = (out.first + start) * out.values.itemsize % VECTOR_BYTES == 0
     return whole_vectors and can_stream(out.values, out.stride, width)
@@ -310,7 +310,7 @@ def sum_and_dot_rows(
     parts: list[Group],
 ) -> None:
     """`sum_rows` and `dot_rows` of a permuted direction, in one pass over the gathered rows; used in backward."""
-    assert edges.permuted or edges.index.size == 0, "products are written at the edges' positions in the block"
+    assert edges.is_permuted or edges.index.size == 0, "products are written at the edges' positions in the block"
     seen: set[int] = set()
     for start, width, slot, heads in parts:
         form = layout(width, x.values.itemsize, heads, width // max(1, heads))

@@ -185,7 +185,7 @@ def inner_rows(
     edges: Edges, gradient: np.ndarray, out: np.ndarray, weight: np.ndarray, num_slots: int, width: int
 ) -> None:
     """Write `out[row] = sum over e and k of weight[e, k] * gradient[index[e], k]`: the transpose of `outer_rows`."""
-    assert edges.permuted or edges.index.size == 0
+    assert edges.is_permuted or edges.index.size == 0
     for start, piece in chunks(width, VECTOR_BYTES * 16 // gradient.itemsize):
         form = layout(piece, gradient.itemsize, 1)
         _inner_range(

@@ -16,7 +16,7 @@ from gnnexp.graph.sparse import Rows
 from gnnexp.models.decoupled import Keys, dense_update
 from gnnexp.models.layer import Degrees
 from gnnexp.models.model import Model
-from gnnexp.ops.backends import elsewhere
+from gnnexp.ops.backends import kernel_elsewhere
 from gnnexp.paradigms.job import Job
 
 
@@ -39,7 +39,7 @@ class HostUpdates:
 
     def __init__(self, job: Job) -> None:
         self._model = job.model
-        kernel = elsewhere(job.model.options.kernel, "cpu")
+        kernel = kernel_elsewhere(job.model.options.kernel, "cpu")
         here, model = with_options(job.model.options, kernel=kernel).make(), job.model
         here.setup(
             model.in_dim,
