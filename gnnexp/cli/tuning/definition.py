@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from gnnexp.cli.sweeping.definition import override_key, override_text
 from gnnexp.components.signature import Parameter, key_problems, parameters_of_dataclass
-from gnnexp.errors import Problem
+from gnnexp.errors import Problem, Refusal
 
 Objective = Literal["val_metric", "time_to_target"]
 # The key through which pruning ends a run.
@@ -196,20 +196,20 @@ def _distributions(nodes: Mapping[object, Any], where: str) -> tuple[list[Distri
     return distributions, problems
 
 
-def _distribution(key: str, node: Mapping[Any, Any]) -> Distribution | str:
+def _distribution(key: str, node: Mapping[Any, Any]) -> Distribution | Refusal:
     """The distribution, or what it must be."""
     if "choices" in node:
         texts = tuple(override_text(value) for value in node["choices"])
         if len(node) > 1 or not texts or len(set(texts)) < len(texts):
-            return "choices must be a list of different values, without low, high and log"
+            return Refusal("choices must be a list of different values, without low, high and log")
         return Distribution(key, choices=texts)
     low, high, log = _number(node.get("low")), _number(node.get("high")), bool(node.get("log", False))
     if low is None or high is None:
-        return "low and high must be numbers"
+        return Refusal("low and high must be numbers")
     if low >= high:
-        return "low must be less than high"
+        return Refusal("low must be less than high")
     if log and low <= 0:
-        return "log needs a low above 0"
+        return Refusal("log needs a low above 0")
     return Distribution(key, low, high, log)
 
 
