@@ -14,60 +14,33 @@ from torch import Tensor
 
 from gnnexp.datasets.base import check_memory, checked
 from gnnexp.datasets.formats.foreign import ForeignEdges, ForeignGraph
+from gnnexp.datasets.options import GraphOptions
 from gnnexp.datasets.reading.features import Sparse, feature_rows, one_hot_columns
 from gnnexp.datasets.reading.names import GraphNames, ids_file
 from gnnexp.datasets.splits.given import without_known
-from gnnexp.datasets.splits.held_out import NO_REVERSES, SAME_TYPE, LinkSplit, check_link_split, hold_out
-from gnnexp.datasets.splits.split import check_fractions, given_split, random_split
+from gnnexp.datasets.splits.held_out import NO_REVERSES, SAME_TYPE, hold_out
+from gnnexp.datasets.splits.split import given_split, random_split
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.build import CscArrays, build_graph
 from gnnexp.graph.graph import Graph, Splits
-from gnnexp.graph.merging import DifferentWeightsError, MergeWeights
+from gnnexp.graph.merging import DifferentWeightsError
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.graph.storage.format import GraphWriter, open_graph
 from gnnexp.graph.storage.layout import SPLITS, arrays_of
 
 
 @dataclass(kw_only=True, eq=False)
-class ForeignOptions:
+class ForeignOptions(GraphOptions):
     """What happens to edges, splits and features of a graph of another library.
 
     Attributes:
-        target: type of the vertices with labels; null = the only one.
         split: `auto` takes the split of the file, or draws one if there is none; `given` takes that of the file;
             `random` draws shares of the labelled vertices.
-        train: share of training vertices, if the split is drawn.
-        val: share of validation vertices, if the split is drawn; the rest is test.
-        seed: seed of the split.
-        sparse: features as sparse rows (true), dense (false), or by their size (auto).
-        symmetrize: add the reverse of each edge.
-        inverse_relations: the reverse of an edge of type r has type R + r; null = if there are several types of
-            vertices.
-        self_loops: `keep` or `remove`.
-        duplicates: `merge` or `keep` parallel edges.
-        merge_weights: the weight of merged edges: the `sum`, `mean`, `max` or `min`; `error` refuses different ones.
-            Where a format has a rule, this is the default.
-        link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.splits.held_out`), or null.
     """
 
     version: ClassVar[int] = 2  # the first row gave the weight; before: reverses of held-out links stayed in the graph
 
-    target: str | None = None
     split: Literal["auto", "given", "random"] = "auto"
-    train: float = 0.6
-    val: float = 0.2
-    seed: int = 0
-    sparse: Sparse = "auto"
-    symmetrize: bool = True
-    inverse_relations: bool | None = None
-    self_loops: Literal["keep", "remove"] = "remove"
-    duplicates: Literal["merge", "keep"] = "merge"
-    merge_weights: MergeWeights = "error"
-    link_split: LinkSplit = None
-
-    def __post_init__(self) -> None:
-        check_fractions(train=self.train, val=self.val)
-        check_link_split(self.link_split)
 
     @property
     def in_both_directions(self) -> bool:

@@ -14,17 +14,16 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 
 from gnnexp.datasets.base import WrittenDataset, data_folder, require
-from gnnexp.datasets.reading.features import Sparse
+from gnnexp.datasets.options import GraphOptions
+from gnnexp.datasets.published.known_tables import known_tables
 from gnnexp.datasets.reading.names import Columns, GraphNames, is_of_names
 from gnnexp.datasets.splits.held_out import (
     NO_REVERSES,
     SAME_TYPE,
-    LinkSplit,
-    check_link_split,
     hold_out,
     hold_out_by_time,
 )
-from gnnexp.datasets.splits.split import check_fractions, given_split, random_split
+from gnnexp.datasets.splits.split import given_split, random_split
 from gnnexp.datasets.splits.times import Times, parts_by_time
 from gnnexp.datasets.tables.engine import Engine, engine
 from gnnexp.datasets.tables.features import FILES, FeatureForm, NewValues, rows_of_file
@@ -59,13 +58,13 @@ from gnnexp.datasets.tables.write import (
 )
 from gnnexp.errors import ConfigError, Findings, Problem
 from gnnexp.graph.graph import Graph, Splits
-from gnnexp.graph.merging import DifferentWeightsError, MergeWeights
+from gnnexp.graph.merging import DifferentWeightsError
 from gnnexp.graph.storage.format import GraphWriter, open_graph
 from gnnexp.graph.storage.layout import SPLITS, arrays_of
 
 
 @dataclass(kw_only=True, eq=False)
-class Tables(WrittenDataset):
+class Tables(GraphOptions, WrittenDataset):
     """A graph from a table of edges and, if there is one, a table of vertices.
 
     Tables are CSV, TSV, JSON lines, Parquet or Arrow: a file, a folder of shards, or a pattern. Names of files are
@@ -90,7 +89,6 @@ class Tables(WrittenDataset):
             with fractions are real, all others are classes.
         no_label: the label that means no label, as an empty cell always does; null = none; `auto` = none, and -1
             next to other numbers than 1 is an error.
-        target: type of the vertices with labels; null = the only one.
         features: columns of numbers, or of lists of numbers, in `nodes`; `auto` = all without another role. Or a file
             next to the tables: `.npy`, `.npz`, or `.json` with `{id: [number, ...]}`.
         categories: columns of `nodes` of which each value becomes a feature (one-hot).
@@ -105,7 +103,6 @@ class Tables(WrittenDataset):
         split_column: this column.
         train: share of training vertices (`split=random` or `time`).
         val: share of validation vertices (`split=random` or `time`); the rest is test.
-        seed: seed of the split.
         on_unknown: what happens to edges that name an unknown vertex: `error`, or `drop`, which is counted.
         as_text: columns that are read as text, whatever they look like.
         path_columns: columns that are in the names of folders, as `month` in `month=3/edges.csv`.
@@ -115,14 +112,10 @@ class Tables(WrittenDataset):
         nulls: words in text that mean an empty cell.
         decimal: sign before fractions in text.
         sparse: whether features of several types are stored as sparse rows (true), dense (false), or by size (auto).
-        symmetrize: add the reverse of each edge.
         inverse_relations: the reverse of an edge of type r has type R + r; null = if there are several types of
             vertices, or a column of relations.
-        self_loops: `keep` or `remove`.
-        duplicates: `merge` or `keep` parallel edges.
         merge_weights: the weight of merged edges: the `sum`, `mean`, `max` or `min` of their rows; `error` refuses
             different ones. The two directions of an edge are no parallel edges: each has its own weight.
-        link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.splits.held_out`), or null.
         buffer_bytes: memory for a part of the edges at a time.
     """
 
@@ -143,7 +136,6 @@ class Tables(WrittenDataset):
     label: str | None = AUTO
     label_kind: LabelKind = "auto"
     no_label: NoLabel = AUTO
-    target: str | None = None
     features: list[str] | str | None = AUTO
     categories: list[str] = field(default_factory=list)
     empty: Empty = "error"
@@ -151,30 +143,19 @@ class Tables(WrittenDataset):
     new_values: NewValues = "error"
     split: Literal["random", "column", "files", "time"] = "random"
     split_column: str = AUTO
-    train: float = 0.6
-    val: float = 0.2
-    seed: int = 0
     on_unknown: Literal["error", "drop"] = "error"
     as_text: list[str] = field(default_factory=list)
     path_columns: list[str] = field(default_factory=list)
     delimiter: str | None = None
     header: bool | None = None
     encoding: Literal["utf-8", "utf-16", "latin-1"] = "utf-8"
-    sparse: Sparse = "auto"
     nulls: list[str] = field(default_factory=lambda: [""])
     decimal: Literal[".", ","] = "."
-    symmetrize: bool = True
-    inverse_relations: bool | None = None
-    self_loops: Literal["keep", "remove"] = "remove"
-    duplicates: Literal["merge", "keep"] = "merge"
-    merge_weights: MergeWeights = "error"
-    link_split: LinkSplit = None
     buffer_bytes: int = 1 << 29
 
     def __post_init__(self) -> None:
         self._known: Columns | None = None
-        check_fractions(train=self.train, val=self.val)
-        check_link_split(self.link_split)
+        super().__post_init__()
         rules = (
             (
                 "split",
@@ -208,8 +189,6 @@ class Tables(WrittenDataset):
     @classmethod
     def recognised(cls, place: Path) -> list[str] | None:
         """Folders of known forms. `gnnexp data` looks at other tables itself."""
-        from gnnexp.datasets.looking.known import known_tables
-
         return known_tables(place)
 
     def like(self, names: GraphNames) -> Self:
