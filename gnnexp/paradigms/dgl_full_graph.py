@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.components.facts import GraphFacts
+from gnnexp.components.options import rule_problems
 from gnnexp.components.plan import Plan, Sizes
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
@@ -27,21 +28,17 @@ class DGLFullGraph(Paradigm):
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts: only one worker, one batch, and a model that DGL has."""
-        problems, ranks = dgl_problems(experiment, "dgl_full_graph"), experiment.num_ranks
-        if ranks != 1:
-            problems.append(
-                Problem("hardware.workers", ranks, "dgl_full_graph runs on one worker", "set hardware.workers=1")
-            )
-        if (size := experiment.train.batch_size) is not None:
-            problems.append(
-                Problem(
-                    "train.batch_size",
-                    size,
-                    "dgl_full_graph trains on all training vertices at once",
-                    "set train.batch_size=null",
-                )
-            )
-        return problems
+        ranks, size = experiment.num_ranks, experiment.train.batch_size
+        return dgl_problems(experiment, "dgl_full_graph") + rule_problems(
+            (ranks == 1, "hardware.workers", ranks, "dgl_full_graph runs on one worker", "set hardware.workers=1"),
+            (
+                size is None,
+                "train.batch_size",
+                size,
+                "dgl_full_graph trains on all training vertices at once",
+                "set train.batch_size=null",
+            ),
+        )
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan, with memory for DGL's copies of graph and features."""

@@ -24,6 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 from gnnexp.comm.communicator import Communicator
 from gnnexp.components.facts import GraphFacts, Need
 from gnnexp.components.locate import target_of
+from gnnexp.components.options import rule_problems
 from gnnexp.components.plan import Plan, Sizes
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
@@ -86,28 +87,25 @@ class DGLReference(Paradigm):
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts. DGL's loader samples, with the fanouts of the configured sampler."""
-        problems = []
-        if experiment.sampler.fanouts is None:
-            problems.append(
-                Problem(
-                    "sampler",
-                    target_of(experiment.sampler),
-                    "needs fanouts for DGL's NeighborSampler",
-                    "set sampler=fused, or system=dgl_full_graph for training without sampling",
-                )
-            )
-        if experiment.sampler.scales:
-            problems.append(
-                Problem(
-                    "sampler",
-                    target_of(experiment.sampler),
-                    "rescales messages, and DGL's loader, which draws the neighbours, does not",
-                    "set sampler=fused",
-                )
-            )
-        if self.num_workers < 0:
-            problems.append(Problem("paradigm.num_workers", self.num_workers, "must be 0 or more", "set it to 0"))
-        return [*problems, *dgl_problems(experiment, "dgl_reference")]
+        sampler = experiment.sampler
+        rules = rule_problems(
+            (
+                sampler.fanouts is not None,
+                "sampler",
+                target_of(sampler),
+                "needs fanouts for DGL's NeighborSampler",
+                "set sampler=fused, or system=dgl_full_graph for training without sampling",
+            ),
+            (
+                not sampler.scales,
+                "sampler",
+                target_of(sampler),
+                "rescales messages, and DGL's loader, which draws the neighbours, does not",
+                "set sampler=fused",
+            ),
+            (self.num_workers >= 0, "paradigm.num_workers", self.num_workers, "must be 0 or more", "set it to 0"),
+        )
+        return rules + dgl_problems(experiment, "dgl_reference")
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan, with memory for DGL's copies of graph and features. Checkpoints have the order of targets."""

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnexp.components.facts import GraphFacts
+from gnnexp.components.options import rule_problems
 from gnnexp.components.plan import Plan, Sizes
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
@@ -80,64 +81,59 @@ class ModelAveraging(Paradigm):
     always_partitioned: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        problems = []
-        if self.sync_every < 1:
-            problems.append(
-                Problem("paradigm.sync_every", self.sync_every, "must be 1 or more epochs", "set paradigm.sync_every=1")
-            )
-        if self.local_batch_size is not None and self.local_batch_size < 1:
-            problems.append(
-                Problem(
-                    "paradigm.local_batch_size",
-                    self.local_batch_size,
-                    "must be 1 or more, or null",
-                    "set paradigm.local_batch_size=null",
-                )
-            )
-        if self.memory is not None and self.memory < 1:
-            problems.append(
-                Problem("paradigm.memory", self.memory, "must be bytes, or null", "set paradigm.memory=null")
-            )
-        ConfigError.raise_all(problems)
+        every, size, memory = self.sync_every, self.local_batch_size, self.memory
+        rules = rule_problems(
+            (every >= 1, "paradigm.sync_every", every, "must be 1 or more epochs", "set paradigm.sync_every=1"),
+            (
+                size is None or size >= 1,
+                "paradigm.local_batch_size",
+                size,
+                "must be 1 or more, or null",
+                "set paradigm.local_batch_size=null",
+            ),
+            (
+                memory is None or memory >= 1,
+                "paradigm.memory",
+                memory,
+                "must be bytes, or null",
+                "set paradigm.memory=null",
+            ),
+        )
+        ConfigError.raise_all(rules)
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts: epochs between averages, and samplers and stores that a part cannot have."""
         name, every, eval_every = "model_averaging", self.sync_every, experiment.train.eval_every
-        problems = [
+        memory, reserve, schedule = self._memory_of(experiment), self.reserve, experiment.schedule
+        return [
             *plain_feature_problems(experiment, name),
             *whole_topology_problems(experiment, name),
             *link_problems(experiment, name, "the ends of a link are in different parts"),
-        ]
-        if (eval_every or 0) % every:
-            problems.append(
-                Problem(
+            *rule_problems(
+                (
+                    (eval_every or 0) % every == 0,
                     "train.eval_every",
                     eval_every,
                     f"must be a multiple of {every} (paradigm.sync_every): between averages there is no model to "
                     "evaluate",
                     f"set train.eval_every={every}",
-                )
-            )
-        if experiment.schedule is not None and experiment.schedule.interval == "step":
-            problems.append(
-                Problem(
+                ),
+                (
+                    schedule is None or schedule.interval != "step",
                     "scheduler.interval",
                     "step",
                     "parts take turns, so that their steps are not those of the run",
                     "set scheduler.interval=epoch",
-                )
-            )
-        memory, reserve = self._memory_of(experiment), self.reserve
-        if reserve is not None and not (memory is not None and 0 <= reserve < memory):
-            problems.append(
-                Problem(
+                ),
+                (
+                    reserve is None or (memory is not None and 0 <= reserve < memory),
                     "paradigm.reserve",
                     reserve,
                     f"must be 0 or more and below the memory of a rank ({memory})",
                     "set paradigm.reserve=null, or paradigm.memory",
-                )
-            )
-        return problems
+                ),
+            ),
+        ]
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan, with the number of parts of section III-C, or more if halos need it. Uncut parts are even."""

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from gnnexp.components.facts import GraphFacts, Need
 from gnnexp.components.locate import choice_of, target_of
+from gnnexp.components.options import rule_problems
 from gnnexp.components.plan import Plan, Resident, Sizes
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
@@ -111,35 +112,30 @@ class Offload(Paradigm):
 
     def _layer_problems(self, experiment: Experiment) -> list[Problem]:
         """Conflicts with the model: kept sums need constant weights, and a budget needs layers of known memory."""
-        problems, model = [], choice_of(experiment.model)
-        if self.keep == "sums" and (learns_weights(experiment) or has_block_layers(experiment)):
-            problems.append(
-                Problem(
-                    "paradigm.keep",
-                    "sums",
-                    f"the aggregation of {model} has learned weights: its gradient needs what was aggregated",
-                    "set paradigm.keep=outputs",
-                )
-            )
-        if self.rows == "projected" and has_block_layers(experiment):
-            problems.append(
-                Problem(
-                    "paradigm.rows",
-                    "projected",
-                    f"layers of {model} have no projection of their own",
-                    "set paradigm.rows=cheapest",
-                )
-            )
-        if self.device_memory is not None and has_block_layers(experiment):
-            problems.append(
-                Problem(
-                    "paradigm.device_memory",
-                    self.device_memory,
-                    f"what layers of {model} take is not known",
-                    "set paradigm.chunks=<number> and paradigm.device_memory=null",
-                )
-            )
-        return problems
+        model, block_layers = choice_of(experiment.model), has_block_layers(experiment)
+        return rule_problems(
+            (
+                self.keep != "sums" or not (block_layers or learns_weights(experiment)),
+                "paradigm.keep",
+                "sums",
+                f"the aggregation of {model} has learned weights: its gradient needs what was aggregated",
+                "set paradigm.keep=outputs",
+            ),
+            (
+                self.rows != "projected" or not block_layers,
+                "paradigm.rows",
+                "projected",
+                f"layers of {model} have no projection of their own",
+                "set paradigm.rows=cheapest",
+            ),
+            (
+                self.device_memory is None or not block_layers,
+                "paradigm.device_memory",
+                self.device_memory,
+                f"what layers of {model} take is not known",
+                "set paradigm.chunks=<number> and paradigm.device_memory=null",
+            ),
+        )
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan, with one part for each rank. Features stay on the host and cross with chunks that read them."""

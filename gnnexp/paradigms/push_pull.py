@@ -21,6 +21,7 @@ from torch import Tensor
 
 from gnnexp.components.facts import GraphFacts
 from gnnexp.components.locate import target_of
+from gnnexp.components.options import rule_problems
 from gnnexp.components.plan import Plan, Sizes
 from gnnexp.errors import Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
@@ -82,44 +83,41 @@ class PushPull(Paradigm):
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts: needs sliced features, whole topology, and a first layer on the contract."""
-        problems = [*hidden_link_problems(experiment), *batch_thread_problems(experiment, always=True)]
-        if not experiment.feature_store.slices:
-            problems.append(
-                Problem(
+        store, optimizer = experiment.feature_store, experiment.optimizer
+        return [
+            *hidden_link_problems(experiment),
+            *batch_thread_problems(experiment, always=True),
+            *rule_problems(
+                (
+                    store.slices,
                     "feature_store",
-                    target_of(experiment.feature_store),
+                    target_of(store),
                     "push_pull reads slices of rows",
                     "choose feature_store=sliced, or embedding_sliced",
-                )
-            )
-        if experiment.sampler.topology == "partitioned":
-            problems.append(
-                Problem(
+                ),
+                (
+                    experiment.sampler.topology != "partitioned",
                     "sampler.topology",
                     "partitioned",
                     "push_pull samples micro-batches on every rank",
                     "set sampler.topology=replicated",
-                )
-            )
-        if not is_elementwise(experiment.optimizer):
-            problems.append(
-                Problem(
+                ),
+                (
+                    is_elementwise(optimizer),
                     "optimizer",
-                    experiment.optimizer.target,
+                    optimizer.target,
                     "is not known to step every element by itself, and each rank steps a slice of the first layer",
                     "choose optimizer=adam, adamw, sgd or rmsprop",
-                )
-            )
-        if has_block_layers(experiment):
-            problems.append(
-                Problem(
+                ),
+                (
+                    not has_block_layers(experiment),
                     "model",
                     target_of(experiment.model),
                     "its layers need whole rows, which no rank has: push_pull runs layers on the contract",
                     "choose model=sage, gcn, gat or gin",
-                )
-            )
-        return problems
+                ),
+            ),
+        ]
 
     def refuses_gpu_sampling(self, experiment: Experiment) -> Refusal | None:
         """Micro-batches may be made on GPUs. The first block is copied to the host, where ranks exchange it."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gnnexp.components.facts import GraphFacts
+from gnnexp.components.options import rule_problems
 from gnnexp.components.plan import Plan, Resident, Sizes
 from gnnexp.errors import ConfigError, Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
@@ -56,39 +57,32 @@ class TensorParallel(Paradigm):
     nn_device: Literal["device", "host"] = "device"
 
     def __post_init__(self) -> None:
-        problems = self.chunking.problems()
-        coupled = "set paradigm.mode=decoupled"
-        if self.mode == "coupled" and self.pipeline:
-            problems.append(
-                Problem(
-                    "pipeline",
-                    self.pipeline,
-                    "coupled layers have nothing to overlap with: each "
-                    "gather is followed by dense updates that need all of it",
-                    coupled,
-                )
-            )
-        if self.mode == "coupled" and self.nn_device == "host":
-            problems.append(
-                Problem(
-                    "nn_device",
-                    self.nn_device,
-                    "coupled layers alternate dense updates and "
-                    "aggregations: every layer would cross to the host and back",
-                    coupled,
-                )
-            )
-        if self.mode == "coupled" and self.attention == "frozen":
-            problems.append(
-                Problem(
-                    "attention",
-                    self.attention,
-                    "only the decoupled artifact's is frozen",
-                    "set paradigm.attention=trained",
-                )
-            )
-        if problems:
-            raise ConfigError(problems)
+        decoupled, fix = self.mode != "coupled", "set paradigm.mode=decoupled"
+        rules = rule_problems(
+            (
+                decoupled or not self.pipeline,
+                "pipeline",
+                self.pipeline,
+                "coupled layers have nothing to overlap with: each gather is followed by dense updates that need all "
+                "of it",
+                fix,
+            ),
+            (
+                decoupled or self.nn_device != "host",
+                "nn_device",
+                self.nn_device,
+                "coupled layers alternate dense updates and aggregations: every layer would cross to the host and back",
+                fix,
+            ),
+            (
+                decoupled or self.attention != "frozen",
+                "attention",
+                self.attention,
+                "only the decoupled artifact's is frozen",
+                "set paradigm.attention=trained",
+            ),
+        )
+        ConfigError.raise_all([*self.chunking.problems(), *rules])
 
     @property
     def chunking(self) -> Chunking:

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal
 from gnnexp.comm.arrival import Arrival
 from gnnexp.components.facts import GraphFacts
 from gnnexp.components.locate import choice_of
+from gnnexp.components.options import rule_problems
 from gnnexp.components.plan import Plan, Sizes
 from gnnexp.errors import ConfigError, Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
@@ -69,44 +70,39 @@ class VertexParallel(Paradigm):
     reads_narrow_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        problems = self.chunking.problems()
-        if self.staleness < 0:
-            problems.append(
-                Problem(
-                    "staleness", self.staleness, "must be 0 (always fresh) or more epochs", "set paradigm.staleness=0"
-                )
-            )
-        if self.staleness > 0 and self.dependency != "stale":
-            problems.append(
-                Problem(
-                    "staleness",
-                    self.staleness,
-                    f"dependency={self.dependency} has no old rows",
-                    "set paradigm.dependency=stale, or paradigm.staleness=0",
-                )
-            )
-        if self.exchange == "broadcast" and self.dependency in ("cache", "hybrid"):
-            problems.append(
-                Problem(
-                    "exchange",
-                    self.exchange,
-                    f"dependency={self.dependency} fetches single rows",
-                    "set paradigm.exchange=halo",
-                )
-            )
-        if self.delay < 0:
-            problems.append(Problem("delay", self.delay, "must be 0 (at once) or more epochs", "set paradigm.delay=0"))
-        if self.delay > 0 and self.dependency != "communicate":
-            problems.append(
-                Problem(
-                    "delay",
-                    self.delay,
-                    f"rows of dependency={self.dependency} are not late",
-                    "set paradigm.dependency=communicate, or paradigm.delay=0",
-                )
-            )
-        if problems:
-            raise ConfigError(problems)
+        stale, is_late = self.dependency == "stale", self.delay > 0
+        rules = rule_problems(
+            (
+                self.staleness >= 0,
+                "staleness",
+                self.staleness,
+                "must be 0 (always fresh) or more epochs",
+                "set paradigm.staleness=0",
+            ),
+            (
+                self.staleness <= 0 or stale,
+                "staleness",
+                self.staleness,
+                f"dependency={self.dependency} has no old rows",
+                "set paradigm.dependency=stale, or paradigm.staleness=0",
+            ),
+            (
+                self.exchange != "broadcast" or self.dependency not in ("cache", "hybrid"),
+                "exchange",
+                self.exchange,
+                f"dependency={self.dependency} fetches single rows",
+                "set paradigm.exchange=halo",
+            ),
+            (self.delay >= 0, "delay", self.delay, "must be 0 (at once) or more epochs", "set paradigm.delay=0"),
+            (
+                not is_late or self.dependency == "communicate",
+                "delay",
+                self.delay,
+                f"rows of dependency={self.dependency} are not late",
+                "set paradigm.dependency=communicate, or paradigm.delay=0",
+            ),
+        )
+        ConfigError.raise_all([*self.chunking.problems(), *rules])
 
     @property
     def chunking(self) -> Chunking:

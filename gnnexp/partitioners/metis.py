@@ -7,6 +7,7 @@ from typing import Literal, final
 import numpy as np
 import torch
 
+from gnnexp.components.options import wrong_options
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import owner_dtype
@@ -77,6 +78,15 @@ class ByMetis(Partitioner):
         fill_empty(parts, num_parts)
         return Owners(torch.from_numpy(parts).to(owner_dtype(num_parts)))
 
+    @final
+    def metis_rules(self) -> tuple[tuple[bool, str, object, str, object], ...]:
+        """The rules of METIS's own options, as `wrong_options` takes them."""
+        allowed = f"above 0, at most {MOST_IMBALANCE}"
+        return (
+            (0 < self.imbalance <= MOST_IMBALANCE, "imbalance", self.imbalance, allowed, 0.03),
+            (0 <= self.seed < (1 << 31) - 1, "seed", self.seed, "must be 0 to 2^31 - 2", 0),
+        )
+
     @property
     @final
     def requires(self) -> tuple[str, ...]:
@@ -122,28 +132,19 @@ class MetisPartitioner(ByMetis):
         self.imbalance = imbalance
         self.recursive = recursive
         self.seed = seed
-        problems = []
-        if not self.balance or len(set(self.balance)) != len(self.balance):
-            problems.append(
-                Problem(
-                    "partitioner.balance",
-                    self.balance,
-                    "some of vertices, edges, train, each once",
-                    "partitioner.balance=[vertices,edges,train]",
-                )
-            )
-        if not 0 < imbalance <= MOST_IMBALANCE:
-            problems.append(
-                Problem(
-                    "partitioner.imbalance",
-                    imbalance,
-                    f"above 0, at most {MOST_IMBALANCE}",
-                    "partitioner.imbalance=0.03",
-                )
-            )
-        if not 0 <= seed < (1 << 31) - 1:
-            problems.append(Problem("partitioner.seed", seed, "must be 0 to 2^31 - 2", "partitioner.seed=0"))
-        ConfigError.raise_all(problems)
+        chosen = set(self.balance)
+        rules = wrong_options(
+            "partitioner",
+            (
+                0 < len(chosen) == len(self.balance),
+                "balance",
+                self.balance,
+                "some of vertices, edges, train, each once",
+                "[vertices,edges,train]",
+            ),
+            *self.metis_rules(),
+        )
+        ConfigError.raise_all(rules)
 
     def assign(self, graph: Graph, num_parts: int) -> Owners:
         """Owners by METIS; no part is empty."""

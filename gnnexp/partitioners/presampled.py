@@ -11,12 +11,12 @@ from typing import Literal
 
 import numpy as np
 
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.components.options import wrong_options
+from gnnexp.errors import ConfigError
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.presample import Presample
 from gnnexp.partitioners.base import Owners
 from gnnexp.partitioners.metis import ByMetis
-from gnnexp.partitioners.metis_library import MOST_IMBALANCE
 
 
 class PresampledPartitioner(ByMetis):
@@ -42,18 +42,13 @@ class PresampledPartitioner(ByMetis):
     ) -> None:
         self.num_parts, self.epochs, self.input_weight = num_parts, epochs, input_weight
         self.edge_weights, self.imbalance, self.seed = edge_weights, imbalance, seed
-        wrong = [
-            (epochs < 1, "epochs", epochs, "must be at least 1", 10),
-            (not 0 <= input_weight < 1e6, "input_weight", input_weight, "must be in [0, 1e6)", 0.0),
-            (not 0 < imbalance <= MOST_IMBALANCE, "imbalance", imbalance, f"above 0, at most {MOST_IMBALANCE}", 0.03),
-            (not 0 <= seed < (1 << 31) - 1, "seed", seed, "must be 0 to 2^31 - 2", 0),
-        ]
-        problems = [
-            Problem(f"partitioner.{name}", value, allowed, f"partitioner.{name}={fix}")
-            for bad, name, value, allowed, fix in wrong
-            if bad
-        ]
-        ConfigError.raise_all(problems)
+        rules = wrong_options(
+            "partitioner",
+            (epochs >= 1, "epochs", epochs, "must be at least 1", 10),
+            (0 <= input_weight < 1e6, "input_weight", input_weight, "must be in [0, 1e6)", 0.0),
+            *self.metis_rules(),
+        )
+        ConfigError.raise_all(rules)
 
     @property
     def presampled_epochs(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gnnexp.components.facts import GraphFacts
+from gnnexp.components.options import rule_problems
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.block import Block
 from gnnexp.placement.chunks import Chunk, ChunkCost, cut, even_ranges, ranges_in_budget
@@ -25,34 +26,37 @@ class Chunking:
 
     def problems(self) -> list[Problem]:
         """Invalid options."""
-        problems = []
-        if self.count is not None and self.count < 1:
-            problems.append(
-                Problem(
-                    "chunks", self.count, "must be at least 1, or null with a device_memory", "set paradigm.chunks=1"
-                )
-            )
-        if self.budget is not None and self.budget < 1:
-            problems.append(
-                Problem(
-                    "device_memory",
-                    self.budget,
-                    "must be a positive number of bytes, or null",
-                    "set paradigm.device_memory=null",
-                )
-            )
-        if self.count is None and self.budget is None:
-            problems.append(Problem("chunks", None, "null needs paradigm.device_memory", "set paradigm.chunks=1"))
-        if self.count not in (None, 1) and self.budget is not None:
-            problems.append(
-                Problem(
-                    "chunks",
-                    self.count,
-                    "a budget decides how many chunks there are",
-                    "set paradigm.chunks=null, or paradigm.device_memory=null",
-                )
-            )
-        return problems
+        count, budget = self.count, self.budget
+        return rule_problems(
+            (
+                count is None or count >= 1,
+                "chunks",
+                count,
+                "must be at least 1, or null with a device_memory",
+                "set paradigm.chunks=1",
+            ),
+            (
+                budget is None or budget >= 1,
+                "device_memory",
+                budget,
+                "must be a positive number of bytes, or null",
+                "set paradigm.device_memory=null",
+            ),
+            (
+                count is not None or budget is not None,
+                "chunks",
+                None,
+                "null needs paradigm.device_memory",
+                "set paradigm.chunks=1",
+            ),
+            (
+                count in (None, 1) or budget is None,
+                "chunks",
+                count,
+                "a budget decides how many chunks there are",
+                "set paradigm.chunks=null, or paradigm.device_memory=null",
+            ),
+        )
 
     def data_problems(self, facts: GraphFacts, costs: Iterable[ChunkCost], self_loops: bool) -> list[Problem]:
         """Problems with the data: a budget that is too small for the largest vertex with its in-edges."""

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.components.locate import target_of
+from gnnexp.components.options import rule_problems
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.block import Batch, BatchKey, Block
@@ -200,35 +201,35 @@ class WholeGraphTrainer(FullGraphTrainer, AutogradTrainer[Whole]):
 
 def full_graph_problems(experiment: Experiment, name: str) -> list[Problem]:
     """Conflicts: needs one batch, all neighbours, and the same draws for every number of ranks."""
-    sampler = experiment.sampler
-    problems = [*whole_row_problems(experiment, name)]
-    if not isinstance(sampler, FullOptions):
-        problems.append(
-            Problem("sampler", target_of(experiment.sampler), f"{name} trains on the full graph", "choose sampler=full")
-        )
-    elif sampler.key != "global":
-        problems.append(
-            Problem("sampler.key", sampler.key, f"{name} trains one batch on all ranks", "set sampler.key=global")
-        )
-    if experiment.train.batch_size is not None and not has_pairs(experiment):
-        problems.append(
-            Problem(
-                "train.batch_size",
-                experiment.train.batch_size,
-                f"{name} trains all targets in one batch",
-                "set train.batch_size=null",
-            )
-        )
-    if experiment.task.exclude_targets:
-        problems.append(
-            Problem(
-                "task.exclude_targets",
-                True,
-                f"{name} has one graph for all batches, whose edges are the training links",
-                "set task.exclude_targets=false",
-            )
-        )
-    return problems
+    sampler, size, is_full = (
+        experiment.sampler,
+        experiment.train.batch_size,
+        isinstance(experiment.sampler, FullOptions),
+    )
+    return whole_row_problems(experiment, name) + rule_problems(
+        (is_full, "sampler", target_of(sampler), f"{name} trains on the full graph", "choose sampler=full"),
+        (
+            not is_full or sampler.key == "global",
+            "sampler.key",
+            sampler.key,
+            f"{name} trains one batch on all ranks",
+            "set sampler.key=global",
+        ),
+        (
+            size is None or has_pairs(experiment),
+            "train.batch_size",
+            size,
+            f"{name} trains all targets in one batch",
+            "set train.batch_size=null",
+        ),
+        (
+            not experiment.task.exclude_targets,
+            "task.exclude_targets",
+            True,
+            f"{name} has one graph for all batches, whose edges are the training links",
+            "set task.exclude_targets=false",
+        ),
+    )
 
 
 def layer_by_layer(whole: Whole, num_layers: int, layer: Callable[[int, Rows, BatchKey], Tensor]) -> Tensor:

@@ -7,6 +7,7 @@ import torch
 from gnnexp.comm.arrival import Arrival
 from gnnexp.components.facts import GraphFacts, Need
 from gnnexp.components.locate import choice_of, target_of
+from gnnexp.components.options import rule_problems
 from gnnexp.components.plan import Resident
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
@@ -24,31 +25,28 @@ def vertex_problems(experiment: Experiment, name: str, arrival: Arrival, key: st
         arrival: when other ranks' rows are used.
         key: key of the option that says how old or late these rows are.
     """
-    problems = [
+    age = arrival.epochs
+    return [
         *full_graph_problems(experiment, name),
         *part_per_rank_problems(experiment),
         *block_degree_problems(experiment, name),
-    ]
-    age = arrival.epochs
-    if age and experiment.train.batch_size is not None:
-        problems.append(
-            Problem(
+        *rule_problems(
+            (
+                not age or experiment.train.batch_size is None,
                 key,
                 age,
                 "is counted in epochs of one step each, and train.batch_size makes several",
                 "set train.batch_size=null",
-            )
-        )
-    if age and experiment.partitioner.vertex_cut and attends(experiment):
-        problems.append(
-            Problem(
+            ),
+            (
+                not (age and experiment.partitioner.vertex_cut and attends(experiment)),
                 key,
                 age,
                 "sums of attention that were weighed with another epoch's peaks cannot be added to today's",
                 f"set {key}=0, or choose model=gcn, sage or gin",
-            )
-        )
-    return problems
+            ),
+        ),
+    ]
 
 
 def budget_problems(experiment: Experiment, chunking: Chunking) -> list[Problem]:
@@ -67,26 +65,23 @@ def budget_problems(experiment: Experiment, chunking: Chunking) -> list[Problem]
 
 def vertex_cut_problems(experiment: Experiment, chunking: Chunking) -> list[Problem]:
     """Conflicts over a vertex-cut: a destination's in-edges are on several ranks."""
-    partitioner, problems = choice_of(experiment.partitioner), []
-    if chunking != UNCUT:
-        problems.append(
-            Problem(
-                "paradigm.chunks",
-                chunking.count,
-                f"over the vertex-cut of {partitioner} a vertex has its in-edges in several places",
-                "set paradigm.chunks=1 and paradigm.device_memory=null",
-            )
-        )
-    if has_block_layers(experiment):
-        problems.append(
-            Problem(
-                "model",
-                target_of(experiment.model),
-                "its layers need all in-edges of a vertex in one place",
-                "choose model=gcn, sage, gin or gat, or partitioner=range or metis",
-            )
-        )
-    return problems
+    partitioner = choice_of(experiment.partitioner)
+    return rule_problems(
+        (
+            chunking == UNCUT,
+            "paradigm.chunks",
+            chunking.count,
+            f"over the vertex-cut of {partitioner} a vertex has its in-edges in several places",
+            "set paradigm.chunks=1 and paradigm.device_memory=null",
+        ),
+        (
+            not has_block_layers(experiment),
+            "model",
+            target_of(experiment.model),
+            "its layers need all in-edges of a vertex in one place",
+            "choose model=gcn, sage, gin or gat, or partitioner=range or metis",
+        ),
+    )
 
 
 def part_and_halo(experiment: Experiment, facts: GraphFacts, *, whole_parts: bool = False) -> Resident:
