@@ -201,11 +201,8 @@ class WholeGraphTrainer(FullGraphTrainer, AutogradTrainer[Whole]):
 
 def full_graph_problems(experiment: Experiment, name: str) -> list[Problem]:
     """Conflicts: needs one batch, all neighbours, and the same draws for every number of ranks."""
-    sampler, size, is_full = (
-        experiment.sampler,
-        experiment.train.batch_size,
-        isinstance(experiment.sampler, FullOptions),
-    )
+    sampler, size = experiment.sampler, experiment.train.batch_size
+    is_full = isinstance(sampler, FullOptions)
     return whole_row_problems(experiment, name) + rule_problems(
         (is_full, "sampler", target_of(sampler), f"{name} trains on the full graph", "choose sampler=full"),
         (
