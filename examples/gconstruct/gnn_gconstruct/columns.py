@@ -14,9 +14,9 @@ from gnn_gconstruct.description import FORMAT_FIX, Entry, Feature, Label
 from gnnexp.components.packages import is_installed
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.formats.dgl.arrays import USUAL
-from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, SqlTable
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine
 from gnnexp.datasets.tables.files import TableFiles
-from gnnexp.datasets.tables.scan import TextForm, quoted
+from gnnexp.datasets.tables.scan import SqlTable, TextForm, quoted
 from gnnexp.datasets.tables.written import integer_or_text, note_of, numeric, text_sql, with_points
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.files.regular import why_unreadable

@@ -17,11 +17,11 @@ from gnnexp.api.predicting.graphs import Target
 from gnnexp.api.predicting.ids import OwnIds
 from gnnexp.api.trained import TrainedModel
 from gnnexp.datasets.base import first_bytes_problem
-from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, SqlTable, engine
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, engine
 from gnnexp.datasets.tables.files import find_files
 from gnnexp.datasets.tables.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.roles import AUTO, check_first_line, column, end_columns
-from gnnexp.datasets.tables.scan import parquet_file, quoted
+from gnnexp.datasets.tables.scan import SqlTable, parquet_file, quoted
 from gnnexp.datasets.tables.written import id_of, integer_or_text, integers_in, note_of, text_sql, with_points
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.regular import open_regular
@@ -179,7 +179,7 @@ def _relations(reader: Engine, table: SqlTable, named: str | None, model: Traine
         )
     value = quoted(named) if integers_in(names) is None else text_sql(table, named)
     kept = reader.keep(f"SELECT {value}::VARCHAR AS value, row_number() OVER () - 1 AS number FROM {table.name}", table)
-    codes = _codes(reader, table, kept, reader.numbered(names))
+    codes = reader.codes(kept, reader.numbered(names), table)
     _refuse(reader, table, kept, named, codes < 0, "is no relation of the model", f"use {', '.join(names[:20])}")
     return codes
 
@@ -211,7 +211,7 @@ def _kinds(
         kept = reader.keep(
             f"SELECT {quoted(name)}::VARCHAR AS value, row_number() OVER () - 1 AS number FROM {table.name}", table
         )
-        codes = _codes(reader, table, kept, reader.numbered(types))
+        codes = reader.codes(kept, reader.numbered(types), table)
         _refuse(reader, table, kept, name, codes < 0, "is no type of vertices", f"use {', '.join(types)}")
         return codes
     of_vertices, trained = model.graph.node_types, model.graph.links["train"]
@@ -245,7 +245,7 @@ def _numbers(reader: Engine, table: SqlTable, name: str, kinds: np.ndarray | Non
             for kind, start in zip(ids.names.types, ids.starts, strict=False)
         ]
     codes = [
-        _codes(reader, table, kept[text], reader.keep(column, table))
+        reader.codes(kept[text], reader.keep(column, table), table)
         for text, column in zip(ids.texts, known, strict=True)
     ]
     choices = np.stack(codes, 1)
@@ -264,14 +264,6 @@ def _numbers(reader: Engine, table: SqlTable, name: str, kinds: np.ndarray | Non
         "add the columns source_type and destination_type",
     )
     return np.asarray(choices.max(1), np.int64)
-
-
-def _codes(reader: Engine, table: SqlTable, kept: str, known: str) -> np.ndarray:
-    """`[n]` int64 `code` in the table `known` of each `value` of the table `kept`, -1 for none."""
-    batches = reader.batches(
-        f"SELECT coalesce(r.code, -1)::BIGINT FROM {kept} k LEFT JOIN {known} r USING (value) ORDER BY k.number", table
-    )
-    return np.concatenate([np.empty(0, np.int64), *(batch.column(0).to_numpy() for batch in batches)])
 
 
 def _refuse(reader: Engine, table: SqlTable, kept: str, name: str, wrong: np.ndarray, said: str, fix: str) -> None:

@@ -13,9 +13,9 @@ from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.formats.foreign import Matrix
 from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph
 from gnnexp.datasets.reading.features import one_hot_columns
-from gnnexp.datasets.tables.engine import LARGEST
 from gnnexp.datasets.tables.features import FeatureForm
 from gnnexp.datasets.tables.scaling import scaled_features
+from gnnexp.datasets.tables.scan import LARGEST
 from gnnexp.datasets.tables.vertices import SPLIT_WORDS
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.storage.layout import SPLITS

@@ -14,8 +14,9 @@ from gnnexp.datasets.looking.places import tables_at
 from gnnexp.datasets.looking.text import FIRST, is_unnamed, read_tables
 from gnnexp.datasets.reading.content import JSON_FACTOR, content_of, start_of
 from gnnexp.datasets.reading.npz import NpzFile, open_npy
-from gnnexp.datasets.tables.engine import Engine, SqlTable, engine
+from gnnexp.datasets.tables.engine import Engine, engine
 from gnnexp.datasets.tables.roles import AUTO, NAMES, PAIRS, column, plain, words_of
+from gnnexp.datasets.tables.scan import SqlTable
 from gnnexp.datasets.tables.scan import quoted as in_sql
 from gnnexp.datasets.tables.vertices import SPLIT_WORDS
 from gnnexp.datasets.tables.written import numeric

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from gnnexp.datasets.looking.places import UTF_16, TableSource
-from gnnexp.datasets.tables.engine import Engine, SqlTable
+from gnnexp.datasets.tables.engine import Engine
 from gnnexp.datasets.tables.roles import has_usual_names
-from gnnexp.datasets.tables.scan import TextForm, literal, quoted
+from gnnexp.datasets.tables.scan import SqlTable, TextForm, literal, quoted
 from gnnexp.errors import DataError, Problem
 
 # Words that people write into empty cells of numbers.

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gnnexp.datasets.tables.engine import Engine, SqlTable, single
+from gnnexp.datasets.tables.engine import Engine
 from gnnexp.datasets.tables.moments import TimeColumn
-from gnnexp.datasets.tables.scan import quoted
+from gnnexp.datasets.tables.scan import SqlTable, quoted, single
 from gnnexp.datasets.tables.written import has_point, integers_in, text_sql, with_points
 from gnnexp.errors import DataError, Problem
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -22,7 +22,10 @@ from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.datasets.tables.scan import (
     FILE,
     MOST_REJECTS,
+    REAL,
+    WHOLE,
     Dialect,
+    SqlTable,
     TextForm,
     literal,
     query_of,
@@ -35,11 +38,11 @@ from gnnexp.errors import DataError, Problem
 if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
+    from numpy.typing import DTypeLike
 
 MOST_SHOWN = 20
 BATCH_ROWS = 1 << 20
 _MOST_TEXT = 60
-LARGEST = float(np.finfo(np.float32).max)
 _FIXES = {
     "CAST": "correct the value, or read this column as text: dataset.as_text=[COLUMN]",
     "INVALID ENCODING": "set dataset.encoding=latin-1 or utf-16, or write the file in UTF-8",
@@ -47,56 +50,9 @@ _FIXES = {
 _FIX = "correct the row: all rows need the same number of columns, and a cell with a delimiter needs quotes"
 _OPTIONS = {"autoload_known_extensions": "false", "autoinstall_known_extensions": "false"}
 _AS_CSV = re.compile("sniffing file|invalid state|mix of newline|new line", re.IGNORECASE)
-WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
-_REAL = ("FLOAT", "DOUBLE")
 _READ_AHEAD = "16MiB"  # of a result, while a batch is used
 _SMALL_GROUP = 1 << 12  # rows of a group in a Parquet file, if larger ones do not fit in memory
 T = TypeVar("T")
-
-
-class Points(NamedTuple):
-    """Integers that some files of a column write with a fraction of zero.
-
-    Attributes:
-        values: number of these integers.
-        files: number of files that write all of theirs so.
-    """
-
-    values: int
-    files: int
-
-
-@dataclass(frozen=True)
-class SqlTable:
-    """A table that queries can name.
-
-    Attributes:
-        files: where it is read.
-        name: its name in SQL, quoted.
-        types: type of each column in DuckDB's words, by name, in the order of the file.
-        looks: what columns look like that are read as the file writes them (`Engine.as_written`): the type that a
-            sample of rows suggests. Their own type is text.
-        of_paths: columns that are folders of the files (`TextForm.path_columns`).
-        decimal: sign before fractions in a text.
-        points: columns of which the values count as integers, and some files write them as `1.0` (`with_points`).
-    """
-
-    files: TableFiles
-    name: str
-    types: dict[str, str]
-    looks: Mapping[str, str] = field(default_factory=dict)
-    of_paths: Sequence[str] = ()
-    decimal: str = "."
-    points: Mapping[str, Points] = field(default_factory=dict)
-
-    @property
-    def own(self) -> list[str]:
-        """The columns that the files have."""
-        return [name for name in self.types if name not in self.of_paths]
-
-    def look(self, column: str) -> str:
-        """The type of a column, or what it looks like."""
-        return self.looks.get(column, self.types[column])
 
 
 class Engine:
@@ -168,7 +124,7 @@ class Engine:
             ]
         )
         form, forced, _ = self._scans[table.name]
-        kept = ("VARCHAR", *(_REAL if table.files.format == "json" else ()))  # JSON's numbers have a type
+        kept = ("VARCHAR", *(REAL if table.files.format == "json" else ()))  # JSON's numbers have a type
         looks = {
             name: table.types[name] for name in names if name not in table.of_paths and table.types[name] not in kept
         }
@@ -310,6 +266,15 @@ class Engine:
             raise DataError(_unreadable(table.files.shown, error, table.files)) from None
         self._refuse_rejects(table.files)
 
+    def array(self, sql: str, table: SqlTable, dtype: DTypeLike = np.int64) -> np.ndarray:
+        """`[rows]` the only column of a result, in its order; a missing value is NaN.
+
+        Raises:
+            DataError: as `batches`.
+        """
+        batches = (batch.column(0).to_numpy(zero_copy_only=False) for batch in self.batches(sql, table))
+        return np.concatenate([np.empty(0, dtype), *batches])
+
     def _within_memory(self, step: Callable[[], T]) -> T:
         """What `step` returns; from now on with one thread if several need more memory than there is."""
         try:
@@ -391,6 +356,17 @@ class Engine:
         self._connection.execute(f"CREATE TEMP TABLE {name} AS SELECT value, code FROM given")
         self._connection.unregister("given")
         return name
+
+    def codes(self, kept: str, known: str, table: SqlTable) -> np.ndarray:
+        """`[n]` int64 `code` in `known` (`numbered`) of each `value` of a table that `keep` made, -1 for none.
+
+        Args:
+            kept: the table, with the columns `value` and `number`, in the order of which codes are.
+            known: the values with codes.
+            table: the table that both are of, for messages.
+        """
+        codes = f"SELECT coalesce(r.code, -1)::BIGINT FROM {kept} k LEFT JOIN {known} r USING (value)"
+        return self.array(f"{codes} ORDER BY k.number", table)
 
     def copy(self, sql: str, path: Path) -> None:
         """Write a result to a Parquet file.
@@ -474,15 +450,6 @@ def engine(folder: Path, memory_bytes: int, threads: int) -> Iterator[Engine]:
     ) as connection:
         connection.execute(f"SET streaming_buffer_size = {literal(_READ_AHEAD)}")
         yield Engine(connection)
-
-
-def single(name: str) -> str:
-    """A number as FLOAT, in SQL; infinite if it is too large for float32, where a plain cast would name no row."""
-    wide = f"{name}::DOUBLE"
-    return (
-        f"(CASE WHEN abs({wide}) <= {LARGEST!r} THEN {name}::FLOAT WHEN isnan({wide}) THEN 'nan'::FLOAT "
-        f"WHEN {name} IS NOT NULL THEN 'inf'::FLOAT END)"
-    )
 
 
 def _errors() -> tuple[type[Exception], ...]:

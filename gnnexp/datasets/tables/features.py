@@ -16,11 +16,11 @@ from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.reading.names import Column, Columns
 from gnnexp.datasets.reading.npz import NpzFile, open_npy
 from gnnexp.datasets.reading.sparse import read_sparse_npz
-from gnnexp.datasets.tables.engine import LARGEST, MOST_SHOWN, Engine, SqlTable
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine
 from gnnexp.datasets.tables.ids import Ids
-from gnnexp.datasets.tables.places import WrongRow, refuse_rows
+from gnnexp.datasets.tables.places import WrongRow, refuse_rows, refuse_where
 from gnnexp.datasets.tables.scaling import Empty, Moments, in_columns, loses, lost, of_columns, scaled
-from gnnexp.datasets.tables.scan import quoted
+from gnnexp.datasets.tables.scan import LARGEST, SqlTable, quoted
 from gnnexp.datasets.tables.vertices import VertexColumns
 from gnnexp.datasets.tables.written import integers_in, note_of, text_sql, with_points
 from gnnexp.errors import DataError, Problem
@@ -140,7 +140,7 @@ def _measure(reader: Engine, columns: VertexColumns, form: FeatureForm, entries:
 def _rows(reader: Engine, columns: VertexColumns, entries: Sequence[Column]) -> Iterator[tuple[int, np.ndarray]]:
     """Batches of rows: the number of the first one, and `[n, D]` float64; a missing number is NaN."""
     table, row = columns.table, 0
-    lists = [_is_list(table, name) for name in columns.features]
+    lists = [table.is_list(name) for name in columns.features]
     asked = ", ".join(
         f"{quoted(name)}::DOUBLE{'[]' if is_list else ''}"
         for name, is_list in zip(columns.features, lists, strict=True)
@@ -247,44 +247,16 @@ def _one_hot(
     column = f"{text_sql(table, name)}::VARCHAR"
     kept = reader.keep(f"SELECT {column} AS value, row_number() OVER () - 1 AS number FROM {table.name}", table)
     if form.empty == "error":
-        rows = reader.rows(f"SELECT number FROM {kept} WHERE value IS NULL ORDER BY number LIMIT {MOST_SHOWN}", table)
-        refuse_rows(
-            reader,
-            table,
-            [WrongRow(row, name, None, "is missing") for (row,) in rows],
-            reader.count(kept, "value IS NULL"),
-            "give the value, or set dataset.empty=zero",
-        )
-    values = (
-        [
-            row[0]
-            for row in reader.rows(f"SELECT DISTINCT value FROM {kept} WHERE value IS NOT NULL ORDER BY value", table)
-        ]
-        if known is None
-        else list(known["values"])
-    )
+        fix = "give the value, or set dataset.empty=zero"
+        refuse_where(reader, table, name, kept, "value IS NULL", "is missing", fix)
+    values = list(known["values"]) if known is not None else _values(reader, table, kept)
     names.append({"column": name, "values": values})
     ranked = reader.numbered(values)
     if known is not None and form.new_values == "error":
-        strange = reader.keep(
-            f"SELECT number, value FROM {kept} ANTI JOIN {ranked} USING (value) WHERE value IS NOT NULL", table
-        )
-        rows = reader.rows(f"SELECT number, value FROM {strange} ORDER BY number LIMIT {MOST_SHOWN}", table)
-        said = "is no value that the model was trained with"
-        refuse_rows(
-            reader,
-            table,
-            [WrongRow(row, name, value, said) for row, value in rows],
-            reader.count(strange),
-            "correct the value, or set dataset.new_values=zero",
-        )
-    batches = [
-        batch.column(0).to_numpy()
-        for batch in reader.batches(
-            f"SELECT coalesce(r.code, -1) FROM {kept} k LEFT JOIN {ranked} r USING (value) ORDER BY k.number", table
-        )
-    ]
-    codes = np.concatenate([np.empty(0, np.int64), *batches])
+        strange, said = f"{kept} ANTI JOIN {ranked} USING (value)", "is no value that the model was trained with"
+        fix = "correct the value, or set dataset.new_values=zero"
+        refuse_where(reader, table, name, strange, "value IS NOT NULL", said, fix)
+    codes = reader.codes(kept, ranked, table)
     present = codes >= 0
     indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(present)])
     return scipy.sparse.csr_array(
@@ -292,8 +264,10 @@ def _one_hot(
     )
 
 
-def _is_list(table: SqlTable, name: str) -> bool:
-    return table.types[name].endswith("]")
+def _values(reader: Engine, table: SqlTable, kept: str) -> list[str]:
+    """The different values of a table that the engine keeps, ascending."""
+    rows = reader.rows(f"SELECT DISTINCT value FROM {kept} WHERE value IS NOT NULL ORDER BY value", table)
+    return [value for (value,) in rows]
 
 
 def width_of(reader: Engine, table: SqlTable, name: str) -> int:
@@ -302,7 +276,7 @@ def width_of(reader: Engine, table: SqlTable, name: str) -> int:
     Raises:
         DataError: lists have different lengths, or are missing.
     """
-    if not _is_list(table, name):
+    if not table.is_list(name):
         return 1
     length = f"len({quoted(name)})"
     least, most, missing = reader.rows(

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from gnnexp.datasets.tables.engine import BATCH_ROWS, MOST_SHOWN, Engine, SqlTable
-from gnnexp.datasets.tables.places import WrongRow, refuse_rows
-from gnnexp.datasets.tables.scan import quoted
+from gnnexp.datasets.tables.engine import BATCH_ROWS, Engine
+from gnnexp.datasets.tables.places import refuse_where
+from gnnexp.datasets.tables.scan import SqlTable, quoted
 from gnnexp.datasets.tables.written import NoIntegersError, bytes_of, first_other, id_of, integer_sql, text_sql
 from gnnexp.kernels.tables.numbers import look_up
 from gnnexp.kernels.tables.texts import Dictionary, ascending
@@ -272,28 +272,13 @@ def ids_of_rows(engine: Engine, table: SqlTable, column: str, kind: str, *, text
     if written and engine.count(kept, "id IS NULL AND NOT missing"):
         raise NoIntegersError(kind, first_other(engine, table, column))
     fix = "give each vertex one row with an id of its own"
-    missing = engine.rows(f"SELECT number FROM {kept} WHERE id IS NULL ORDER BY number LIMIT {MOST_SHOWN}", table)
-    refuse_rows(
-        engine,
-        table,
-        [WrongRow(row, column, None, "is missing") for (row,) in missing],
-        engine.count(kept, "id IS NULL"),
-        fix,
-    )
+    refuse_where(engine, table, column, kept, "id IS NULL", "is missing", fix, value="id")
     # A window over all ids would have to be in memory.
     several = engine.keep(f"SELECT id, min(number) AS first FROM {kept} GROUP BY id HAVING count(*) > 1", table)
     again = engine.keep(
         f"SELECT k.number, id FROM {kept} k JOIN {several} s USING (id) WHERE k.number > s.first", table
     )
-    repeated = engine.rows(f"SELECT number, id FROM {again} ORDER BY number LIMIT {MOST_SHOWN}", table)
-    refuse_rows(
-        engine,
-        table,
-        [WrongRow(row, column, value, "is the id of an earlier row") for row, value in repeated],
-        engine.count(again),
-        fix,
-    )
+    refuse_where(engine, table, column, again, "true", "is the id of an earlier row", fix, value="id")
     if text:
         return TextIds(engine, kept, engine.count(kept))
-    batches = [batch.column(0).to_numpy() for batch in engine.batches(f"SELECT id FROM {kept} ORDER BY number", table)]
-    return IntegerIds(np.concatenate(batches) if batches else np.empty(0, np.int64))
+    return IntegerIds(engine.array(f"SELECT id FROM {kept} ORDER BY number", table))

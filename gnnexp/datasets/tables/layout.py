@@ -8,11 +8,11 @@ from pathlib import Path
 
 from gnnexp.datasets.reading.names import Column, Columns
 from gnnexp.datasets.tables.edges import RELATIONS, EdgeColumns, relation_of
-from gnnexp.datasets.tables.engine import Engine, SqlTable
+from gnnexp.datasets.tables.engine import Engine
 from gnnexp.datasets.tables.files import TableFiles, find_files
 from gnnexp.datasets.tables.moments import moment_of, with_fractions
 from gnnexp.datasets.tables.roles import AUTO, check_first_line, column, end_columns, is_only_header, words_of
-from gnnexp.datasets.tables.scan import TextForm, path_values, quoted
+from gnnexp.datasets.tables.scan import REAL, SqlTable, TextForm, path_values, quoted
 from gnnexp.datasets.tables.vertices import VertexColumns
 from gnnexp.datasets.tables.written import (
     NoIntegersError,
@@ -29,7 +29,6 @@ VERTEX = "vertex"  # the type of vertices of a graph with one type
 EDGE = "edges"
 _EDGE_KEYS = ("table", "from", "to", "source", "destination", "weight", "relation", "time")
 _OPTIONAL = ("weight", "relation")  # null means that there is no such column
-_REAL = ("FLOAT", "DOUBLE")
 # A table, or by type of edges a table, or its keys `_EDGE_KEYS`.
 EdgeEntries = str | Mapping[str, str | Mapping[str, str | None]]
 
@@ -243,61 +242,52 @@ def find_layout(
         DataError: columns are missing or ambiguous. Names all problems.
     """
     findings = Findings()
-
-    def table(files: TableFiles, *kinds: str) -> SqlTable:
-        read_table = reader.table(files, form)
-        if form.header is None:
-            if is_only_header(reader, read_table, kinds):
-                return reader.table(files, replace(form, header=True))
-            check_first_line(read_table, kinds)
-        forced = [name for name in options.as_text if name in read_table.types]
-        return reader.table(files, form, as_text=forced) if forced else read_table
-
-    def of_edges(entry: EdgeTable) -> EdgeColumns:
-        edges_table = table(entry.files, *entry.types)
-        source, destination = end_columns(edges_table, entry.source, entry.destination, entry.types)
-        weight = column(edges_table, "weight", entry.weight, needed=False, taken=(source, destination))
-        kind = _relation_column(edges_table, entry.relation, [source, destination, *([weight] if weight else [])])
-        time = column(edges_table, "time", entry.time, needed=True, taken=(source, destination))
-        if weight is not None:
-            edges_table = as_weights(reader, edges_table, weight)
-        edges_table = with_fractions(reader, edges_table, time)
-        names = [source, destination, *([kind] if kind else [])]
-        written = with_points(reader, reader.as_written(edges_table, dict.fromkeys(names)), names)
-        if (
-            kind is not None
-            and entry.relation == AUTO
-            and written.look(kind) not in RELATIONS
-            and kind not in written.points
-        ):
-            kind = None  # real numbers
-        written, kinds = (written, None) if kind is None else relation_of(reader, written, kind)
-        return EdgeColumns(
-            entry.name,
-            written,
-            source,
-            destination,
-            entry.types,
-            weight,
-            kinds,
-            None if time is None else moment_of(edges_table, time),
-        )
-
-    findings.problems += _path_problems([*vertices.values(), *(part.files for part in edges)], form)
-    tables = {kind: findings.attempt(table, files, kind) for kind, files in vertices.items()}
-    read_tables = {kind: part for kind, part in tables.items() if part is not None}
+    findings.problems += _path_problems([*vertices.values(), *(entry.files for entry in edges)], form)
+    tables = {kind: findings.attempt(_opened, reader, files, form, options, kind) for kind, files in vertices.items()}
+    read_tables = {kind: table for kind, table in tables.items() if table is not None}
     if len(read_tables) == len(vertices):
         findings.problems += _named_nowhere(read_tables, options)
-    nodes = {kind: findings.attempt(_vertex_columns, reader, part, kind, options) for kind, part in read_tables.items()}
-    links = [findings.attempt(of_edges, entry) for entry in edges]
+    nodes = {
+        kind: findings.attempt(_vertex_columns, reader, table, kind, options) for kind, table in read_tables.items()
+    }
+    links = [findings.attempt(_edge_columns, reader, entry, form, options) for entry in edges]
     findings.raise_all()
-    known = {kind: part for kind, part in nodes.items() if part is not None}
-    read = [part for part in links if part is not None]
-    types = dict.fromkeys([*known, *(kind for part in read for kind in part.types)])
+    known = {kind: columns for kind, columns in nodes.items() if columns is not None}
+    read = [columns for columns in links if columns is not None]
+    types = dict.fromkeys([*known, *(kind for columns in read for kind in columns.types)])
     layout = TableLayout(_with_one_target(known, options), read, list(types), frozenset())
     texts = {kind for table, name, kind in layout.ids() if not findings.attempt(are_integers, reader, table, name)}
     findings.raise_all()
     return replace(layout, texts=frozenset(texts))
+
+
+def _opened(reader: Engine, files: TableFiles, form: TextForm, options: ColumnOptions, *kinds: str) -> SqlTable:
+    """A table, of which it is clear whether its first line has names; it may name the types of vertices `kinds`."""
+    table = reader.table(files, form)
+    if form.header is None:
+        if is_only_header(reader, table, kinds):
+            return reader.table(files, replace(form, header=True))
+        check_first_line(table, kinds)
+    forced = [name for name in options.as_text if name in table.types]
+    return reader.table(files, form, as_text=forced) if forced else table
+
+
+def _edge_columns(reader: Engine, entry: EdgeTable, form: TextForm, options: ColumnOptions) -> EdgeColumns:
+    table = _opened(reader, entry.files, form, options, *entry.types)
+    source, destination = ends = end_columns(table, entry.source, entry.destination, entry.types)
+    weight = column(table, "weight", entry.weight, needed=False, taken=ends)
+    relation = _relation_column(table, entry.relation, [*ends, *([weight] if weight else [])])
+    time = column(table, "time", entry.time, needed=True, taken=ends)
+    if weight is not None:
+        table = as_weights(reader, table, weight)
+    table = with_fractions(reader, table, time)
+    moment = None if time is None else moment_of(table, time)
+    names = [*ends, *([relation] if relation else [])]
+    table = with_points(reader, reader.as_written(table, dict.fromkeys(names)), names)
+    if relation and entry.relation == AUTO and table.look(relation) not in RELATIONS and relation not in table.points:
+        relation = None  # real numbers
+    table, values = (table, None) if relation is None else relation_of(reader, table, relation)
+    return EdgeColumns(entry.name, table, source, destination, entry.types, weight, values, moment)
 
 
 def _path_problems(tables: Sequence[TableFiles], form: TextForm) -> list[Problem]:
@@ -337,7 +327,7 @@ def _relation_column(table: SqlTable, asked: str | None, taken: Sequence[str]) -
     if name is None or table.types[name] in RELATIONS:
         return name
     if asked == AUTO:
-        return name if table.files.format == "text" and table.types[name] in _REAL else None
+        return name if table.files.format == "text" and table.types[name] in REAL else None
     if table.files.format in ("text", "json"):
         return name
     raise DataError(
@@ -380,57 +370,57 @@ def _vertex_columns(reader: Engine, table: SqlTable, kind: str, options: ColumnO
     taken = [identity] if split is None else [identity, split]
     known = None if options.known is None else _known_columns(table, options.known.get(kind, ()))
     taken += [] if known is None else [*known[0], *known[1]]
-    label = None
+    label = time = None
     if options.target in (None, kind):
         label = column(table, "label", here(options.label), needed=False, taken=taken)
     taken += [] if label is None else [label]
-    time = None
     if options.time is not None and label is not None:
-        time = column(table, "time", here(options.time), needed=True, taken=taken)
-        if time is None:
-            raise DataError(
-                Problem(
-                    "dataset.time",
-                    options.time,
-                    f"{table.files.shown} has no such column, and its labelled vertices are split by time",
-                    "name a column of both tables, or set dataset.label=null",
-                )
-            )
+        time = _vertex_time(table, here(options.time), options.time, taken)
         taken.append(time)
-    if known is not None:
-        features = known[0]
-    elif options.features == AUTO:
-        taken += options.categories
-        features = numeric(table, [name for name in table.types if name not in taken])
-    else:
-        features = [name for name in options.features or () if name in table.types]
-    texts = [
-        name
-        for name in features
-        if name not in numeric(table, features) and not (known is not None and _is_empty(reader, table, name))
-    ]
-    DataError.raise_all(
-        [
-            no_numbers(
-                reader,
-                table,
-                name,
-                f"set dataset.categories=[{name}] for one feature per value, or dataset.features=FILE.npy "
-                "for rows that a model made of texts",
-            )
-            for name in texts
-        ]
-    )
-    categories = tuple(known[1] if known is not None else [name for name in options.categories if name in table.types])
-    written = with_points(
-        reader,
-        reader.as_written(
-            table, dict.fromkeys(role for role in (identity, label, split, *categories) if role is not None)
-        ),
-        [identity],
-    )
+    features, categories = known or _chosen_features(table, taken, options)
+    _refuse_texts(reader, table, features, may_be_empty=known is not None)
+    names = [name for name in (identity, label, split, *categories) if name is not None]
+    written = with_points(reader, reader.as_written(table, dict.fromkeys(names)), [identity])
     table = with_fractions(reader, reader.as_numbers(table, features), time)
-    return VertexColumns(kind, table, written, identity, label, split, tuple(features), categories, time)
+    return VertexColumns(kind, table, written, identity, label, split, tuple(features), tuple(categories), time)
+
+
+def _vertex_time(table: SqlTable, name: str | None, asked: str, taken: Sequence[str]) -> str:
+    """The column of times by which vertices are split.
+
+    Raises:
+        DataError: the table has none.
+    """
+    time = column(table, "time", name, needed=True, taken=taken)
+    if time is not None:
+        return time
+    raise DataError(
+        Problem(
+            "dataset.time",
+            asked,
+            f"{table.files.shown} has no such column, and its labelled vertices are split by time",
+            "name a column of both tables, or set dataset.label=null",
+        )
+    )
+
+
+def _chosen_features(table: SqlTable, taken: Sequence[str], options: ColumnOptions) -> tuple[list[str], list[str]]:
+    """The columns of numbers and those of categories, as the configuration says."""
+    categories = [name for name in options.categories if name in table.types]
+    if options.features == AUTO:
+        without = (*taken, *options.categories)
+        return numeric(table, [name for name in table.types if name not in without]), categories
+    return [name for name in options.features or () if name in table.types], categories
+
+
+def _refuse_texts(reader: Engine, table: SqlTable, features: Sequence[str], *, may_be_empty: bool) -> None:
+    """Refuse features that are no numbers; without a cell, a column may be of any type if it `may_be_empty`."""
+    numbers = numeric(table, features)
+    texts = [name for name in features if name not in numbers and not (may_be_empty and _is_empty(reader, table, name))]
+    fix = (
+        "set dataset.categories=[{}] for one feature per value, or dataset.features=FILE.npy for rows that a model made"
+    )
+    DataError.raise_all([no_numbers(reader, table, name, f"{fix.format(name)} of texts") for name in texts])
 
 
 def _is_empty(reader: Engine, table: SqlTable, name: str) -> bool:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnexp.datasets.splits.times import Times
-from gnnexp.datasets.tables.engine import MOST_SHOWN, WHOLE, Engine, SqlTable
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine
 from gnnexp.datasets.tables.places import WrongRow, refuse_rows
-from gnnexp.datasets.tables.scan import TextForm, quoted
+from gnnexp.datasets.tables.scan import REAL, WHOLE, SqlTable, TextForm, quoted
 from gnnexp.errors import DataError, Problem
 
-_REAL = ("FLOAT", "DOUBLE", "DECIMAL")
+_REAL = (*REAL, "DECIMAL")
 _DATES = ("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE")
 _DAYS = ("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
 # Three numbers of which none has four digits at the beginning, so the form is not that of ISO 8601.
@@ -54,7 +54,7 @@ def moment_of(table: SqlTable, column: str) -> TimeColumn:
     Raises:
         DataError: the column has other values.
     """
-    name, kind = quoted(column), re.sub(r"\(.*\)$", "", table.types[column])
+    name, kind = quoted(column), table.kind(column)
     if kind in WHOLE:
         return TimeColumn(column, f"{name}::BIGINT", np.dtype(np.int64), dated=False)
     if kind in _REAL:
@@ -82,10 +82,6 @@ def read_times(engine: Engine, table: SqlTable, moment: TimeColumn, among: np.nd
     Raises:
         DataError: a time is missing, or is none. Names rows.
     """
-    batches = [
-        batch.column(0).fill_null(0).to_numpy(zero_copy_only=False)
-        for batch in engine.batches(f"SELECT {moment.value} FROM {table.name}", table)
-    ]
     rows = engine.rows(
         f"SELECT row FROM (SELECT {moment.value} AS value, row_number() OVER () - 1 AS row FROM "
         f"{table.name}) WHERE value IS NULL OR NOT isfinite(value::DOUBLE)",
@@ -99,7 +95,7 @@ def read_times(engine: Engine, table: SqlTable, moment: TimeColumn, among: np.nd
         len(wrong),
         "give each vertex with a label a time, or set dataset.split=random",
     )
-    values = np.concatenate([np.empty(0, moment.dtype), *batches])
+    values = engine.array(f"SELECT coalesce({moment.value}, 0) FROM {table.name}", table, moment.dtype)
     return Times(values[among], moment.column, moment.dated)
 
 
@@ -115,7 +111,7 @@ def check_days(engine: Engine, table: SqlTable, column: str, form: TextForm) -> 
     Raises:
         DataError: the days have more than one meaning.
     """
-    kind = re.sub(r"\(.*\)$", "", table.types[column])
+    kind = table.kind(column)
     if table.files.format != "text" or kind not in _DAYS:
         return
     texts = engine.table(table.files, form, as_text=[column])

@@ -9,8 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from gnnexp.datasets.tables.engine import Engine, SqlTable
-from gnnexp.datasets.tables.scan import Dialect
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine
+from gnnexp.datasets.tables.scan import Dialect, SqlTable
 from gnnexp.errors import DataError, Problem
 
 _LINES = (".jsonl", ".ndjson")
@@ -58,6 +58,30 @@ def refuse_rows(engine: Engine, table: SqlTable, first: Sequence[WrongRow], coun
     if count > len(first):
         problems.append(Problem(table.files.shown, f"{count} wrong rows", f"{len(first)} of them are shown", fix))
     raise DataError(problems)
+
+
+def refuse_where(
+    engine: Engine, table: SqlTable, column: str, rows: str, where: str, said: str, fix: str, value: str = "value"
+) -> None:
+    """Refuse a table if a condition holds for a row.
+
+    Args:
+        engine: what reads the table.
+        table: the table.
+        column: the column with the wrong value.
+        rows: a table with the `number` of each row, or a query in brackets, in SQL.
+        where: the condition in SQL.
+        said: what is wrong.
+        fix: the fix.
+        value: the wrong value in SQL.
+
+    Raises:
+        DataError: the condition holds.
+    """
+    wrong = engine.rows(f"SELECT number, {value} FROM {rows} WHERE {where} ORDER BY number LIMIT {MOST_SHOWN}", table)
+    if wrong:
+        count = engine.rows(f"SELECT count(*) FROM {rows} WHERE {where}", table)[0][0]
+        refuse_rows(engine, table, [WrongRow(row, column, shown, said) for row, shown in wrong], count, fix)
 
 
 def places_of(engine: Engine, table: SqlTable, rows: Sequence[int]) -> dict[int, str]:

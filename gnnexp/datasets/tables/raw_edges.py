@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gnnexp.datasets.tables.edges import ENDS, EdgeColumns
-from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, SqlTable
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine
 from gnnexp.datasets.tables.ids import Ids, texts_of
-from gnnexp.datasets.tables.places import WrongRow, refuse_rows
+from gnnexp.datasets.tables.places import WrongRow, refuse_rows, refuse_where
+from gnnexp.datasets.tables.scan import SqlTable
 from gnnexp.datasets.tables.spool import Spool
 from gnnexp.datasets.tables.written import bytes_of, id_of, integer_of, parsed
 from gnnexp.errors import Findings
@@ -376,18 +377,7 @@ def _refuse_data(engine: Engine, columns: EdgeColumns) -> None:
     findings = Findings()
     for data in columns.data.values():
         finite = "" if data.dtype.kind == "i" else " OR NOT isfinite(value)"
-        values = (
-            f"(SELECT {data.value} AS value, row_number() OVER () - 1 AS number FROM {columns.table.name}) "
-            f"WHERE value IS NULL{finite}"
-        )
-        count = engine.rows(f"SELECT count(*) FROM {values}", columns.table)[0][0]
-        rows = engine.rows(f"SELECT number, value FROM {values} ORDER BY number LIMIT {MOST_SHOWN}", columns.table)
-        findings.attempt(
-            refuse_rows,
-            engine,
-            columns.table,
-            [WrongRow(row, data.column, value, data.wrong) for row, value in rows],
-            count,
-            data.fix,
-        )
+        values = f"(SELECT {data.value} AS value, row_number() OVER () - 1 AS number FROM {columns.table.name})"
+        where = f"value IS NULL{finite}"
+        findings.attempt(refuse_where, engine, columns.table, data.column, values, where, data.wrong, data.fix)
     findings.raise_all()

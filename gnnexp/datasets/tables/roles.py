@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from gnnexp.datasets.tables.engine import Engine, SqlTable
+from gnnexp.datasets.tables.engine import Engine
+from gnnexp.datasets.tables.scan import SqlTable
 from gnnexp.errors import DataError, Problem
 
 AUTO = "auto"

@@ -1,12 +1,15 @@
-"""How the files of a table are read: the form of its texts, and the function of DuckDB that reads them."""
+"""How the files of a table are read: the form of its texts, the function of DuckDB that reads them, and its columns."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote
+
+import numpy as np
 
 from gnnexp.datasets.tables.file_bytes import comment_of, has_quotes
 from gnnexp.datasets.tables.files import TableFiles
@@ -15,6 +18,9 @@ from gnnexp.datasets.tables.files import TableFiles
 _SAMPLE_ROWS = 1 << 17
 MOST_REJECTS = 1_000_000
 FILE = "file of gnnexp"  # a column with the file of each row
+WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
+REAL = ("FLOAT", "DOUBLE")
+LARGEST = float(np.finfo(np.float32).max)
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -31,6 +37,15 @@ def literal(text: str) -> str:
 def struct(types: Mapping[str, str]) -> str:
     """Names of columns with their types, in SQL."""
     return "{" + ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in types.items()) + "}"
+
+
+def single(name: str) -> str:
+    """A number as FLOAT, in SQL; infinite if it is too large for float32, where a plain cast would name no row."""
+    wide = f"{name}::DOUBLE"
+    return (
+        f"(CASE WHEN abs({wide}) <= {LARGEST!r} THEN {name}::FLOAT WHEN isnan({wide}) THEN 'nan'::FLOAT "
+        f"WHEN {name} IS NOT NULL THEN 'inf'::FLOAT END)"
+    )
 
 
 @dataclass(frozen=True)
@@ -73,6 +88,59 @@ class Dialect:
     skipped: int
     header: bool
     encoding: str
+
+
+class Points(NamedTuple):
+    """Integers that some files of a column write with a fraction of zero.
+
+    Attributes:
+        values: number of these integers.
+        files: number of files that write all of theirs so.
+    """
+
+    values: int
+    files: int
+
+
+@dataclass(frozen=True)
+class SqlTable:
+    """A table that queries can name.
+
+    Attributes:
+        files: where it is read.
+        name: its name in SQL, quoted.
+        types: type of each column in DuckDB's words, by name, in the order of the file.
+        looks: what columns look like that are read as the file writes them (`Engine.as_written`): the type that a
+            sample of rows suggests. Their own type is text.
+        of_paths: columns that are folders of the files (`TextForm.path_columns`).
+        decimal: sign before fractions in a text.
+        points: columns of which the values count as integers, and some files write them as `1.0` (`with_points`).
+    """
+
+    files: TableFiles
+    name: str
+    types: dict[str, str]
+    looks: Mapping[str, str] = field(default_factory=dict)
+    of_paths: Sequence[str] = ()
+    decimal: str = "."
+    points: Mapping[str, Points] = field(default_factory=dict)
+
+    @property
+    def own(self) -> list[str]:
+        """The columns that the files have."""
+        return [name for name in self.types if name not in self.of_paths]
+
+    def kind(self, column: str) -> str:
+        """What a column looks like, without parameters: `DECIMAL` for `DECIMAL(18,3)`."""
+        return re.sub(r"\(.*\)$", "", self.look(column))
+
+    def is_list(self, column: str) -> bool:
+        """Whether a column has lists."""
+        return self.types[column].endswith("]")
+
+    def look(self, column: str) -> str:
+        """The type of a column, or what it looks like."""
+        return self.looks.get(column, self.types[column])
 
 
 def parquet_file(path: Path) -> str:

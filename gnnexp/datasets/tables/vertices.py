@@ -10,12 +10,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from gnnexp.datasets.tables.engine import MOST_SHOWN, WHOLE, Engine, SqlTable
-from gnnexp.datasets.tables.places import WrongRow, refuse_rows
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine
+from gnnexp.datasets.tables.places import refuse_where
 from gnnexp.datasets.tables.roles import AUTO
 from gnnexp.datasets.tables.scaling import Moments, loses, lost
-from gnnexp.datasets.tables.scan import TextForm, literal, quoted
-from gnnexp.datasets.tables.written import REAL, cut_sql, no_numbers, note_of, numeric, points_of, with_points
+from gnnexp.datasets.tables.scan import REAL, WHOLE, SqlTable, TextForm, literal, quoted
+from gnnexp.datasets.tables.written import cut_sql, no_numbers, note_of, numeric, points_of, with_points
 from gnnexp.errors import DataError, Problem
 
 LabelKind = Literal["auto", "class", "real"]
@@ -108,7 +108,7 @@ def read_labels(engine: Engine, columns: VertexColumns, kind: LabelKind, no_labe
     """
     assert columns.label is not None
     table, name = columns.table, quoted(columns.label)
-    real = re.sub(r"\(.*\)$", "", table.types[columns.label]) in (*REAL, "DECIMAL")
+    real = table.kind(columns.label) in (*REAL, "DECIMAL")
     if (
         kind == "real"
         or (
@@ -128,10 +128,8 @@ def read_labels(engine: Engine, columns: VertexColumns, kind: LabelKind, no_labe
         table,
     )
     classes_in_order = engine.rows(f"SELECT class FROM {classes} ORDER BY number", table)
-    batches = engine.batches(
-        f"SELECT coalesce(c.number, -1) FROM {labels_view} m LEFT JOIN {classes} c USING (class) ORDER BY m.row", table
-    )
-    values = np.concatenate([np.empty(0, np.int64), *(batch.column(0).to_numpy() for batch in batches)])
+    joined = f"{labels_view} m LEFT JOIN {classes} c USING (class)"
+    values = engine.array(f"SELECT coalesce(c.number, -1) FROM {joined} ORDER BY m.row", table)
     return Labels(values, [str(row[0]) for row in classes_in_order], [*notes, *_lacking(values < 0)])
 
 
@@ -153,7 +151,7 @@ def _classes(engine: Engine, columns: VertexColumns, kind: LabelKind, no_label: 
     """
     assert columns.label is not None
     table, name = columns.written, quoted(columns.label)
-    real = re.sub(r"\(.*\)$", "", table.look(columns.label)) in (*REAL, "DECIMAL")
+    real = table.kind(columns.label) in (*REAL, "DECIMAL")
     written = columns.label in table.looks
     if written and real and kind == "auto":
         name = f"(CASE WHEN NOT coalesce(isnan(TRY_CAST({name} AS DOUBLE)), false) THEN {name} END)"
@@ -279,7 +277,7 @@ def splits_of_files(engine: Engine, columns: VertexColumns, form: TextForm) -> d
 
 
 def _real_labels(engine: Engine, table: SqlTable, column: str, no_label: NoLabel) -> Labels:
-    if column not in numeric(table, [column]) or table.types[column].endswith("]"):
+    if column not in numeric(table, [column]) or table.is_list(column):
         raise DataError(
             no_numbers(
                 engine, table, column, "set dataset.label_kind=class, or name words for an empty cell in dataset.nulls"
@@ -296,11 +294,7 @@ def _real_labels(engine: Engine, table: SqlTable, column: str, no_label: NoLabel
     )
     if no_label not in (None, AUTO):
         name = f"nullif({name}, TRY_CAST({literal(str(no_label))} AS DOUBLE))"
-    batches = [
-        batch.column(0).to_numpy(zero_copy_only=False)  # an empty cell is NaN
-        for batch in engine.batches(f"SELECT {name} FROM {table.name}", table)
-    ]
-    values = np.concatenate([np.empty(0), *batches])
+    values = engine.array(f"SELECT {name} FROM {table.name}", table, np.float64)
     said = _lacking(np.isnan(values))
     unused = [] if said or no_label in (None, AUTO) else [f"no vertex has the label {no_label} (dataset.no_label)"]
     return Labels(narrowed(values), [], [*said, *unused])
@@ -318,12 +312,10 @@ def narrowed(values: np.ndarray) -> np.ndarray:
 def _refuse(engine: Engine, table: SqlTable, column: str, condition: str, said: str, fix: str) -> None:
     """Refuse rows with a condition on a column."""
     rows = (
-        f"(SELECT {quoted(column)} AS value, row_number() OVER () - 1 AS row, {condition} AS wrong FROM "
-        f"{table.name}) WHERE wrong"
+        f"(SELECT {quoted(column)} AS value, row_number() OVER () - 1 AS number, {condition} AS wrong FROM "
+        f"{table.name})"
     )
-    count = engine.rows(f"SELECT count(*) FROM {rows}", table)[0][0]
-    found = engine.rows(f"SELECT row, value FROM {rows} ORDER BY row LIMIT {MOST_SHOWN}", table) if count else []
-    refuse_rows(engine, table, [WrongRow(row, column, value, said) for row, value in found], count, fix)
+    refuse_where(engine, table, column, rows, "wrong", said, fix)
 
 
 def read_splits(engine: Engine, columns: VertexColumns) -> dict[str, np.ndarray]:

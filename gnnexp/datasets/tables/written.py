@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gnnexp.datasets.tables.engine import WHOLE, Engine, Points, SqlTable
-from gnnexp.datasets.tables.scan import literal, quoted
+from gnnexp.datasets.tables.engine import Engine
+from gnnexp.datasets.tables.scan import REAL, WHOLE, Points, SqlTable, literal, quoted
 from gnnexp.errors import DataError, Problem
 from gnnexp.kernels.tables.integers import integers_of
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 _WIDE = ("HUGEINT", "UHUGEINT", "UBIGINT")
-REAL = ("FLOAT", "DOUBLE")
 _NUMERIC = (*WHOLE, *REAL, "BOOLEAN", "DECIMAL")
 _THOUSANDS = re.compile(r"[-+]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?|[-+]?[0-9]{1,3}(\.[0-9]{3})+(,[0-9]*)?")
 _EXACT = 2**53  # larger whole numbers may be inexact as real numbers.
@@ -231,7 +230,7 @@ def has_point(table: SqlTable, text: str) -> bool:
     return re.fullmatch(_INTEGER + fraction(table), text) is not None
 
 
-def numeric(table: SqlTable, names: list[str]) -> list[str]:
+def numeric(table: SqlTable, names: Sequence[str]) -> list[str]:
     """The columns that have numbers, or lists of numbers."""
     kinds = {name: re.sub(r"\[\d*\]$|\(.*\)$", "", table.look(name)) for name in names}
     return [name for name, kind in kinds.items() if kind in _NUMERIC]
@@ -243,7 +242,7 @@ def as_weights(reader: Engine, table: SqlTable, name: str) -> SqlTable:
     Raises:
         DataError: the column has no numbers. Shows the first other value.
     """
-    if name not in numeric(table, [name]) or table.types[name].endswith("]"):
+    if name not in numeric(table, [name]) or table.is_list(name):
         raise DataError(no_numbers(reader, table, name, "set dataset.weight=null, or give numbers"))
     return reader.as_numbers(table, [name])
 
