@@ -122,12 +122,12 @@ def _lost_problem(run_dir: Path, job: Mapping[str, Any]) -> Problem:
             "start a new run",
         )
     began = uninstalled(own_of(job["provenance"].get("code")))
+    again = f"install that again (pip install {shlex.join(began)})" if began else "install that or put it on PYTHONPATH"
     return Problem(
         "resume",
         str(run_dir),
         f"it began with {', '.join(began or missing)}, which Python does not find any more",
-        f"install that again{f' (pip install {shlex.join(began)})' if began else ' or put it on PYTHONPATH'}, then: "
-        f"gnnexp resume {shlex.quote(str(run_dir))}",
+        f"{again}, then: gnnexp resume {shlex.quote(str(run_dir))}",
     )
 
 

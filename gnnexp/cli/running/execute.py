@@ -224,41 +224,20 @@ def write_job(
 ) -> None:
     """Write `config.yaml` for readers and `job.json` for the ranks. Without prepared data, no rank can start."""
     write_text(run_dir / "config.yaml", yaml.safe_dump(dict(config.mapping), sort_keys=False))
-    if prepared is None:
-        write_json(
-            run_dir / "job.json",
-            {
-                "schema": 1,
-                "config": config.mapping,
-                "graph": None,
-                "partition": None,
-                "quality": {},
-                "presample": None,
-                "presampled": [],
-                "provenance": provenance,
-            },
-        )
-        return
-    partition, parts, presample = (
-        None if folder is None else str(folder) for folder in (prepared.partition, prepared.parts, prepared.presample)
-    )
-    quality = {} if prepared.partition is None else read_quality(prepared.partition)
-    write_json(
-        run_dir / "job.json",
-        {
-            "schema": 1,
-            "config": config.mapping,
+    artifacts: Mapping[str, Any] = dict.fromkeys(("graph", "partition", "presample"))
+    if prepared is not None:
+        provenance = {**provenance, "graph": graph_sizes(prepared.graph)}
+        folders = {"partition": prepared.partition, "parts": prepared.parts, "presample": prepared.presample}
+        artifacts = {
             "graph": str(prepared.folder),
-            "partition": partition,
-            "quality": quality,
             "facts": asdict(prepared.facts),
             "plan": prepared.plan.digest,
-            "parts": parts,
-            "presample": presample,
-            "presampled": list(prepared.presampled),
-            "provenance": {**provenance, "graph": graph_sizes(prepared.graph)},
-        },
-    )
+            **{name: None if folder is None else str(folder) for name, folder in folders.items()},
+        }
+    quality = {} if prepared is None or prepared.partition is None else read_quality(prepared.partition)
+    presampled = [] if prepared is None else list(prepared.presampled)
+    job = {"config": config.mapping, **artifacts, "quality": quality, "presampled": presampled}
+    write_json(run_dir / "job.json", {"schema": 1, **job, "provenance": provenance})
 
 
 def break_down(run_dir: Path) -> None:
