@@ -31,7 +31,9 @@ def describe() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": memory,
         "python": platform.python_version(),
-        "versions": {name: _version(name) for name in ("torch", "dgl", "torch_geometric", "numba", "numpy", "duckdb", "pyarrow")},
+        "versions": {
+            name: _version(name) for name in ("torch", "dgl", "torch_geometric", "numba", "numpy", "duckdb", "pyarrow")
+        },
         "commit": subprocess.run(
             ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
         ).stdout.strip(),

@@ -18,7 +18,7 @@ import numpy as np
 from machine import keep
 
 from gnnexp.datasets.generated.dcsbm import Dcsbm
-from gnnexp.datasets.generated.synthetic import RULES, passes_of
+from gnnexp.datasets.generated.synthetic import RULES
 from gnnexp.datasets.reading.edge_files import open_edges
 from gnnexp.graph.storage.external import csc_buckets
 from gnnexp.graph.stream import ArrayStream, EdgeChunk, EdgeStream
@@ -57,7 +57,8 @@ class Timed(EdgeStream):
 def write_pairs(dataset: Dcsbm, path: Path) -> None:
     """All edges by destination."""
     with path.open("wb") as file:
-        passes = passes_of(dataset, dataset.model(), dataset.order())
+        generator = dataset.generator()
+        passes = generator.passes(generator.order())
         for bucket in csc_buckets(passes, dataset.sizes.num_nodes, RULES, dataset.buffer_bytes // 4)[1]:
             for start in range(0, bucket.indices.size, _PIECE):
                 sources = bucket.indices[start : start + _PIECE]

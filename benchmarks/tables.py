@@ -222,7 +222,7 @@ def _ours(side: str, path: Path) -> dict[str, Any]:
     from gnnexp.datasets.tables.dataset import Tables
 
     if side == BY_DUCKDB:
-        raw_edges._in_memory = lambda *_: None  # type: ignore[assignment]
+        raw_edges._in_memory = lambda *_: None
     as_it_is: dict[str, Any] = {"symmetrize": False, "duplicates": "keep", "self_loops": "keep"}
     target = path.parent / "made" / f"{side}-{path.name}"
     dataset = Tables(path=str(path.parent), edges=path.name, **({} if side == "gnnexp_default" else as_it_is))

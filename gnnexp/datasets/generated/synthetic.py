@@ -107,8 +107,8 @@ class Generator:
         sizes = self.sizes
         needed = (16 if self.types[0] else 12) * sizes.num_edges + sizes.num_nodes * (4 * sizes.num_features + 64)
         check_memory(needed, f"dataset={self.name}")
-        order = self._order()
-        indptr, buckets = csc_buckets(self._passes(order), sizes.num_nodes, RULES, 2**62)
+        order = self.order()
+        indptr, buckets = csc_buckets(self.passes(order), sizes.num_nodes, RULES, 2**62)
         indices = next(buckets).indices
         types = self._relations(indptr, indices, np.empty(indices.shape, np.int32)) if self.types[0] else None
         classes, labels, splits = self._vertices(order)
@@ -135,9 +135,9 @@ class Generator:
         """
         sizes, buffer_bytes = self.sizes, self.options.buffer_bytes
         check_memory(24 * sizes.num_nodes + buffer_bytes, f"dataset={self.name}")
-        order = self._order()
+        order = self.order()
         with GraphWriter(folder) as writer:
-            indptr, indices = write_csc(self._passes(order), sizes.num_nodes, RULES, buffer_bytes, writer)
+            indptr, indices = write_csc(self.passes(order), sizes.num_nodes, RULES, buffer_bytes, writer)
             if self.types[0]:
                 self._relations(indptr, indices, writer.array("edge_types", indices.shape, np.int32))
             classes, labels, splits = self._vertices(order)
@@ -148,6 +148,18 @@ class Generator:
             self._fill_features(classes, features)
             writer.finish_graph(name=self.name, num_classes=sizes.num_classes, notes=(self.note,))
         return open_graph(folder)
+
+    def order(self) -> np.ndarray:
+        """`[V]` int32 vertex id of each latent position."""
+        if self.options.ids == "latent":
+            return np.arange(self.sizes.num_nodes, dtype=np.int32)
+        mixed: np.ndarray = scrambled(np.uint64(self._key(_ORDER)), self.sizes.num_nodes)
+        return mixed
+
+    def passes(self, order: np.ndarray) -> Chunks:
+        """A function that begins a pass over all candidates."""
+        total = self.num_candidates()
+        return lambda: self._chunks(order, total)
 
     def num_candidates(self) -> int:
         """The number of candidates that gives about `num_edges / 2` distinct pairs.
@@ -182,18 +194,6 @@ class Generator:
     def _key(self, word: int) -> int:
         """The key of the random stream `word`."""
         return stream(self.options.seed, Purpose.GENERATE, word)
-
-    def _order(self) -> np.ndarray:
-        """`[V]` int32 vertex id of each latent position."""
-        if self.options.ids == "latent":
-            return np.arange(self.sizes.num_nodes, dtype=np.int32)
-        mixed: np.ndarray = scrambled(np.uint64(self._key(_ORDER)), self.sizes.num_nodes)
-        return mixed
-
-    def _passes(self, order: np.ndarray) -> Chunks:
-        """A function that begins a pass over all candidates."""
-        total = self.num_candidates()
-        return lambda: self._chunks(order, total)
 
     def _chunks(self, order: np.ndarray, total: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """All candidates as vertex ids, chunk by chunk. Each chunk reuses the same two arrays."""
