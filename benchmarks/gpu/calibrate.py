@@ -15,9 +15,9 @@ from gnnexp.datasets.generated.rmat import Rmat
 from gnnexp.experiment.build import experiment_of
 from gnnexp.planning.calibration import probes
 from gnnexp.planning.figures import UNITS, figures_of, profile_text, write_profile
-from gnnexp.planning.probes import Bench, step
+from gnnexp.planning.probes import Bench, probe_step
 
-CONFIG = Path(__file__).with_name("configs") / "step.json"  # what `gnnexp.planning.probes.OVERRIDES` compose
+CONFIG = Path(__file__).with_name("configs") / "step.json"  # what `gnnexp.planning.probes.STEP_OVERRIDES` compose
 
 
 def run(stage: Stage) -> bool:
@@ -55,7 +55,7 @@ def _step(stage: Stage, bench: Bench) -> list[float]:
     if stage.quick:
         config["dataset"] |= {"num_nodes": 200, "num_edges": 2000}
     experiment = experiment_of(config)
-    return step(experiment, experiment.dataset.load(), bench.comm, bench.extent.repetitions)
+    return probe_step(experiment, experiment.dataset.load(), bench.comm, bench.extent.repetitions)
 
 
 def _source(stage: Stage) -> str:

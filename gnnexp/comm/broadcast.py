@@ -16,7 +16,7 @@ from gnnexp.measure.ledger import Tag
 
 @dataclass(frozen=True, eq=False)
 class WholeParts:
-    """A halo that holds all rows of all other ranks: N broadcasts in sequence. The transpose is one reduction.
+    """A `Halo` (see `gnnexp.comm.shuffle`) with all rows of all other ranks: N broadcasts in sequence.
 
     Attributes:
         lengths: number of rows of each rank.
@@ -32,7 +32,7 @@ class WholeParts:
         return self.lengths[self.rank]
 
     def fetch(self, local: Rows, comm: Communicator, tag: Tag) -> Rows:
-        """Send N-1 copies of each row, in N rounds; sparse rows in one exchange."""
+        """The rows of the other ranks, in rank order. Dense rows take N rounds, sparse rows one exchange."""
         if isinstance(local, SparseRows):
             return exchange_rows(local.rows(self._copies(local.device)), self._sent, self._received, comm, tag)
         parts = []
@@ -48,7 +48,7 @@ class WholeParts:
         return (len(self.lengths) - 1) * (packed_bytes(local) if isinstance(local, SparseRows) else local.nbytes)
 
     def scatter_add_home(self, rows: Tensor, comm: Communicator, tag: Tag) -> Tensor:
-        """One round: each rank sends the rows of each part to the part's owner. The owner adds them in rank order."""
+        """One exchange sends each foreign row to its owner, which adds them to its own rows in rank order."""
         returned = comm.all_to_all(rows[self.num_local :], self._received, self._sent, tag)
         own = rows[: self.num_local].clone()
         for part in torch.split_with_sizes(returned, self._sent):
@@ -65,4 +65,5 @@ class WholeParts:
         return [0 if rank == self.rank else length for rank, length in enumerate(self.lengths)]
 
     def _copies(self, device: torch.device) -> Tensor:
+        """Numbers of the local rows, once for each other rank."""
         return torch.arange(self.num_local, device=device).repeat(len(self.lengths) - 1)

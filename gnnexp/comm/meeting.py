@@ -1,8 +1,8 @@
 """How the ranks of a run find each other, and prove that they are of this run.
 
-On one machine, the store is a file that only the user can read. Between machines it is a server of torch, which
-everybody in the network can read and write. So each entry carries a proof, and so does each connection:
-an HMAC with the run's secret, which lies in the run directory. Nothing is encrypted.
+They leave their addresses in a store of torch. On one machine, it is a file that only the user can read. Between
+machines it is a server, which everybody in the network can read and write. So each entry carries a proof, and so does
+each connection: an HMAC with the run's secret, which lies in the run directory. Nothing is encrypted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gnnexp.errors import RunError
 from gnnexp.files.private import PRIVATE, private_of, secret_of
 
 _STORE = "store"
-_BYTES = 32  # of a proof (SHA-256), and of what is to be proved
+_BYTES = 32  # of a proof (SHA-256), and of a nonce: the number with which a rank asks for a proof
 
 
 class ForeignPeerError(RunError):
@@ -51,16 +51,16 @@ def answers_in_time(timeout_s: float) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        said = (str(error).splitlines() or [""])[0]
-        if any(words in said.lower() for words in ("timed out", "timeout")):
+        message = (str(error).splitlines() or [""])[0]
+        if any(words in message.lower() for words in ("timed out", "timeout")):
             raise NoAnswerError(
-                f"no answer of another rank within {timeout_s:g} s (hardware.timeout_s): {said}"
+                f"no answer of another rank within {timeout_s:g} s (hardware.timeout_s): {message}"
             ) from error
         if not isinstance(error, dist.DistStoreError):
             raise
         raise LostStoreError(
             f"the store through which ranks meet ({PRIVATE}/{_STORE} of the run directory, on one "
-            f"machine) went away: {said}; to start the ranks again: gnnexp resume"
+            f"machine) went away: {message}; to start the ranks again: gnnexp resume"
         ) from error
 
 
@@ -193,10 +193,10 @@ def prove(group: dist.ProcessGroup | None, rank: int, size: int, secret: bytes) 
     Raises:
         ForeignPeerError: the other end of a connection does not know the secret.
     """
-    own = [secrets.token_bytes(_BYTES) for _ in range(size)]
-    asked = _swap(own, group)
-    answers = _swap([_proof(secret, bytes([0]), _pair(rank, peer), nonce) for peer, nonce in enumerate(asked)], group)
-    wanted = [_proof(secret, bytes([0]), _pair(peer, rank), nonce) for peer, nonce in enumerate(own)]
+    nonces = [secrets.token_bytes(_BYTES) for _ in range(size)]
+    asked = _exchange(nonces, group)
+    answers = _exchange([_answer(secret, rank, peer, nonce) for peer, nonce in enumerate(asked)], group)
+    wanted = [_answer(secret, peer, rank, nonce) for peer, nonce in enumerate(nonces)]
     foreign = [peer for peer in range(size) if not hmac.compare_digest(wanted[peer], answers[peer])]
     if foreign:
         raise ForeignPeerError(
@@ -205,11 +205,13 @@ def prove(group: dist.ProcessGroup | None, rank: int, size: int, secret: bytes) 
         )
 
 
-def _pair(sender: int, receiver: int) -> bytes:
-    return sender.to_bytes(8, "little") + receiver.to_bytes(8, "little")
+def _answer(secret: bytes, sender: int, receiver: int, nonce: bytes) -> bytes:
+    """What `sender` answers to the nonce of `receiver`. No entry has this form: an entry's proof has two parts."""
+    pair = sender.to_bytes(8, "little") + receiver.to_bytes(8, "little")
+    return _proof(secret, bytes([0]), pair, nonce)
 
 
-def _swap(pieces: list[bytes], group: dist.ProcessGroup | None) -> list[bytes]:
+def _exchange(pieces: list[bytes], group: dist.ProcessGroup | None) -> list[bytes]:
     """Piece r of every rank goes to rank r; the pieces for this rank, ordered by sending rank."""
     sent = torch.frombuffer(bytearray(b"".join(pieces)), dtype=torch.uint8)
     received = torch.empty_like(sent)

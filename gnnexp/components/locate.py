@@ -23,6 +23,7 @@ from gnnexp.provenance.names import name_of
 from gnnexp.provenance.older import name_today
 
 Component = type[Any] | FunctionType
+# How a component of 0.1 becomes options and the object of a rank.
 SPLIT = "docs/howto/split.md"
 
 
@@ -34,17 +35,20 @@ def locate(name: str) -> Component:
             standard library, which has no components.
     """
     module, _, attribute = name_today(name).rpartition(".")
-    if _is_pythons(module):
+    if _is_standard_library(module):
         raise ImportError(f"{name} is part of Python's standard library, not a component", name=name)
     attribute_value = getattr(importlib.import_module(module), attribute, None)
-    # `type(found)`, not `isinstance`: proxy objects of some libraries claim any class, or raise an error.
+    # `type(…)`, not `isinstance`: proxy objects of some libraries claim any class, or raise an error.
     if not issubclass(type(attribute_value), (type, FunctionType)):
         raise ImportError(f"{module} has no class or function {attribute}", name=name)
     return attribute_value  # type: ignore[return-value]
 
 
 def component(key: str, name: str, kinds: tuple[type, ...]) -> Component | Problem:
-    """The class or function of a dotted name, if it makes one of `kinds`. It is not called."""
+    """The class or function of a dotted name, if it makes one of `kinds`. It is not called.
+
+    A kind with `make` is a base class of options: `make` makes the object of a rank. Options are a frozen dataclass.
+    """
     target = located(key, name)
     if isinstance(target, Problem):
         return target
@@ -65,13 +69,13 @@ def component(key: str, name: str, kinds: tuple[type, ...]) -> Component | Probl
 def missing_options(key: str, name: str, options_class: type[Any], kinds: tuple[type, ...]) -> Problem | None:
     """The problem of a rank's class where options are wanted: components before 0.2.0 were both in one class."""
     for kind in kinds:
-        of_rank = get_type_hints(kind.make).get("return") if hasattr(kind, "make") else None
-        if of_rank in options_class.__mro__:
+        rank_class = get_type_hints(kind.make).get("return") if hasattr(kind, "make") else None
+        if rank_class in options_class.__mro__:
             return Problem(
                 key,
                 name,
-                f"is a {of_rank.__name__} of a rank, and lacks a frozen dataclass of its options, which inherits from "
-                f"{kind.__module__}.{kind.__qualname__} and makes it",
+                f"is a {rank_class.__name__} of a rank, and lacks a frozen dataclass of its options, which inherits "
+                f"from {kind.__module__}.{kind.__qualname__} and makes it",
                 f"see {SPLIT}, which has before and after side by side",
             )
     return None
@@ -106,18 +110,18 @@ def located(key: str, name: str) -> Component | Problem:
 def _earlier_import(key: str, name: str, error: ImportError) -> Problem | None:
     """The problem of a user's module that imports a class of gnnexp by an earlier name."""
     names = re.search(r"cannot import name '(\w+)' from '([\w.]+)'", str(error))
-    before = "" if names is None else f"{names[2]}.{names[1]}"
-    if name_today(before) == before:
+    earlier = "" if names is None else f"{names[2]}.{names[1]}"
+    if name_today(earlier) == earlier:
         return None
-    return Problem(key, name, f"imports {before}, which is {name_today(before)} since 0.2.0", f"see {SPLIT}")
+    return Problem(key, name, f"imports {earlier}, which is {name_today(earlier)} since 0.2.0", f"see {SPLIT}")
 
 
-def _is_pythons(module: str) -> bool:
+def _is_standard_library(module: str) -> bool:
     return module.partition(".")[0] in sys.stdlib_module_names
 
 
 def _nearest_name(module: str, attribute: str) -> str:
-    if _is_pythons(module):
+    if _is_standard_library(module):
         return "name a class or function of gnnexp, or of your own package"
     close = nearest(attribute, dir(sys.modules[module])) if module in sys.modules else None
     return f"did you mean {module}.{close}?" if close else f"python -c 'import {module}'"

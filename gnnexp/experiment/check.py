@@ -1,4 +1,7 @@
-"""Checks of an experiment: value ranges, and conflicts between choices. Each function returns all its problems."""
+"""Checks of an experiment: value ranges, conflicts between choices, and what does not fit the prepared graph.
+
+Each `…_problems` returns all its problems. A `…_note` refuses nothing: a run says it in its first lines.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,12 @@ if TYPE_CHECKING:  # they import torch and numba, which reports and the composit
 
 # A fix with more fanouts than this would not be readable.
 _MOST_SHOWN = 20
-# 30 years: the system's clocks cannot hold more than some centuries. The number of threads that a process may start.
-LONGEST_S, MOST_THREADS = 10**9, 1 << 15
-_MOST_WHOLE = (1 << 63) - 1
+# The longest timeout, 30 years: the system's clocks cannot hold more than some centuries.
+LONGEST_TIMEOUT_S = 10**9
+MOST_THREADS = 1 << 15  # that a process may start
+_MOST_WHOLE = (1 << 63) - 1  # the largest signed integer of 64 bits
 
+# Key, whether a value is allowed, what is allowed, and a right override.
 Rule = tuple[str, Callable[[Any], bool], str, str]
 
 _RULES: tuple[Rule, ...] = (
@@ -83,8 +88,8 @@ _RULES: tuple[Rule, ...] = (
     ),
     (
         "hardware.timeout_s",
-        lambda v: 0 < v <= LONGEST_S,
-        f"must be positive, and at most {LONGEST_S:,} s",
+        lambda v: 0 < v <= LONGEST_TIMEOUT_S,
+        f"must be positive, and at most {LONGEST_TIMEOUT_S:,} s",
         "hardware.timeout_s=300",
     ),
     (
@@ -184,12 +189,12 @@ def choice_problems(experiment: Experiment) -> list[Problem]:
         *experiment.partitioner.check(setting),
         *experiment.launcher.check(setting),
         *_trace_problems(experiment),
-        *_limit_problems(experiment),
+        *_stop_below_problems(experiment),
         *(_capture_problems(experiment) if experiment.train.cuda_graph else ()),
     ]
 
 
-def _limit_problems(experiment: Experiment) -> list[Problem]:
+def _stop_below_problems(experiment: Experiment) -> list[Problem]:
     """`train.stop_below` needs a metric of which higher is better."""
     limits = experiment.train.stop_below
     if limits is None or not lower_is_better(metric := experiment.task.usual_metric):
@@ -198,7 +203,10 @@ def _limit_problems(experiment: Experiment) -> list[Problem]:
 
 
 def _capture_problems(experiment: Experiment) -> list[Problem]:
-    """What `train.cuda_graph` needs. A graph repeats one step, and the host waits for nothing in it."""
+    """What `train.cuda_graph` needs. A CUDA graph repeats one step, and the host waits for nothing in it.
+
+    Where nothing refuses the capture, an epoch is one step, so `WARM_UP_STEPS` also counts epochs.
+    """
     train, store, plain = experiment.train, experiment.feature_store, "set train.cuda_graph=false"
     no_gpu = Refusal("needs a GPU, and hardware.device=cpu has none") if experiment.hardware.device == "cpu" else None
     refusals = (no_gpu, experiment.paradigm.refuses_capture(experiment))

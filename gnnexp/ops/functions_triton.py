@@ -13,7 +13,7 @@ from gnnexp.graph.block import Block
 from gnnexp.graph.sparse import StoredRows
 from gnnexp.kernels.cuda.aggregate import Edges, Heads, dot_rows, sum_and_dot_rows, sum_rows
 from gnnexp.kernels.cuda.attention import unweigh, weigh
-from gnnexp.kernels.cuda.dropout import Names, drop_edges, drop_rows, keep_positive
+from gnnexp.kernels.cuda.dropout import EdgeIdentity, drop_edges, drop_rows, keep_positive
 from gnnexp.kernels.cuda.edges import edge_operation
 from gnnexp.kernels.cuda.outer import inner_rows, outer_dot_rows, outer_rows
 from gnnexp.kernels.rows.attention import EdgeOperation
@@ -41,8 +41,8 @@ def backward_edges(block: Block) -> Edges:
     return Edges(turned.indptr, turned.destinations, turned.edges)
 
 
-def _names(block: Block) -> Names:
-    return Names(block.src_ids, block.dst_ids, block.edge_types, block.occurrence, block.self_loops)
+def _identity(block: Block) -> EdgeIdentity:
+    return EdgeIdentity(block.src_ids, block.dst_ids, block.edge_types, block.occurrence, block.self_loops)
 
 
 def _sum_of_edges(block: Block, values: Tensor, *, by_source: bool) -> Tensor:
@@ -248,7 +248,7 @@ class EdgeDropout(FirstOrderFunction):
     @staticmethod
     def forward(ctx: Any, weight: Tensor, block: Block, drop: Drop) -> Tensor:
         """Multiply by mask and scale."""
-        ctx.rest = forward_edges(block), _names(block), key_of(drop, weight), drop.threshold
+        ctx.rest = forward_edges(block), _identity(block), key_of(drop, weight), drop.threshold
         return _dropped(weight, *ctx.rest)
 
     @staticmethod
@@ -257,8 +257,8 @@ class EdgeDropout(FirstOrderFunction):
         return _dropped(gradient, *ctx.rest), None, None
 
 
-def _dropped(weight: Tensor, edges: Edges, names: Names, key: Tensor, threshold: int) -> Tensor:
-    return drop_edges(edges, names, weight, key, threshold)
+def _dropped(weight: Tensor, edges: Edges, identity: EdgeIdentity, key: Tensor, threshold: int) -> Tensor:
+    return drop_edges(edges, identity, weight, key, threshold)
 
 
 class AttentionWeight(FirstOrderFunction):
@@ -269,8 +269,8 @@ class AttentionWeight(FirstOrderFunction):
         """Weights of all edges."""
         assert src_key.shape[0] == block.num_src and dst_key.shape[0] == block.num_dst, "one key per vertex"
         threshold = 0 if drop is None else drop.threshold
-        names, key = (None, None) if drop is None or threshold == 0 else (_names(block), key_of(drop, src_key))
-        shares, weight = weigh(forward_edges(block), names, src_key, dst_key, slope, key, threshold)
+        identity, key = (None, None) if drop is None or threshold == 0 else (_identity(block), key_of(drop, src_key))
+        shares, weight = weigh(forward_edges(block), identity, src_key, dst_key, slope, key, threshold)
         ctx.save_for_backward(shares, None if key is None else weight)
         ctx.block, ctx.slope, ctx.threshold = block, slope, threshold
         return weight

@@ -141,7 +141,7 @@ class PushPullTrainer(MiniBatchTrainer[Sampled, Pushed]):
         assert isinstance(job.store, SlicedStore | SlicedEmbeddingStore)
         dims = job.store.dims
         self.first = job.once.of("sliced layer", lambda: SlicedLayer(job.model, dims, job.comm, pull))
-        self.train_slices(self.first.sliced)  # every rank's batch goes through the slice
+        self.make_gradients(self.first.sliced)  # every rank's batch goes through the slice
 
     def sample(self, own: RankBatch, key: BatchKey) -> Sampled:
         """Sample a micro-batch, and push its first block to all ranks."""

@@ -33,14 +33,14 @@ def calibrate(folder: Path, environment: Environment, started: list[PhaseTimer],
     from gnnexp.comm.communicator import connect
     from gnnexp.experiment.build import experiment_of
     from gnnexp.graph.storage.format import open_graph
-    from gnnexp.planning.probes import step
+    from gnnexp.planning.probes import probe_step
     from gnnexp.record.records import write_json
 
     request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
     bench, facts = _bench(folder, request, environment, heartbeat, connect)
     sampled, tiny = (open_graph(Path(request[name])) for name in ("sampled", "tiny"))
     seconds_of = {name: probe() for name, probe in probes(bench, sampled).items()}
-    seconds_of["step_s"] = step(experiment_of(request["config"]), tiny, bench.comm, bench.extent.repetitions)
+    seconds_of["step_s"] = probe_step(experiment_of(request["config"]), tiny, bench.comm, bench.extent.repetitions)
     facts["pairs"] = _pairs(bench)
     ranks = bench.comm.gather_objects(seconds_of)
     if environment.rank == 0:
@@ -54,11 +54,11 @@ def probes(bench: Bench, graph: Graph) -> Mapping[str, Callable[[], list[float]]
     from gnnexp.planning import probes as own
 
     own_probes: dict[str, Callable[[], list[float]]] = {
-        "flops": lambda: own.flops(bench),
+        "flops": lambda: own.probe_flops(bench),
         "gather": lambda: own.probe_gather(bench),
         "stream": lambda: own.probe_stream(bench),
-        "sampling": lambda: own.sampling(bench, graph),
-        "latency": lambda: own.latency(bench),
+        "sampling": lambda: own.probe_sampling(bench, graph),
+        "latency": lambda: own.probe_latency(bench),
     }
     if bench.device.type == "cpu":
         return {**own_probes, "network": lambda: own.probe_exchange(bench)}

@@ -69,7 +69,7 @@ def estimate_epoch(work: Workload, machine: Machine) -> EpochEstimate:
         + brought
         + _exchanged(work, machine, _LOADING),
     )
-    products = machine.products(work.matmul)
+    products = machine.product_rate(work.matmul)
     assert products is not None, "callers leave out work whose products have no rate"
     computed = (
         work.gathered_bytes / machine.gather

@@ -9,7 +9,7 @@ import torch
 from gnnexp.feature_stores.local import LocalOptions
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
-from gnnexp.planning.probes import WIDTH, Bench, flops, gather_of, random_rows
+from gnnexp.planning.probes import WIDTH, Bench, gather_of, probe_flops, random_rows
 
 
 def gpu_probes(bench: Bench) -> Mapping[str, Callable[[], list[float]]]:
@@ -26,11 +26,11 @@ def gpu_probes(bench: Bench) -> Mapping[str, Callable[[], list[float]]]:
 
 
 def flops_tf32(bench: Bench) -> list[float]:
-    """Operations per second of the products of `flops`, with factors rounded to TF32 (10 bits of mantissa)."""
+    """Operations per second of the products of `probe_flops`, with factors rounded to TF32 (10 bits of mantissa)."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")
     try:
-        return flops(bench)
+        return probe_flops(bench)
     finally:
         torch.set_float32_matmul_precision(before)
 

@@ -1,4 +1,4 @@
-"""The rates of a described machine, by the name of its hardware profile: data sheets, or a measurement."""
+"""The rates of a machine, from its hardware profile (`conf/hardware/`): a data sheet's, or measured ones."""
 
 from __future__ import annotations
 
@@ -58,14 +58,15 @@ class Machine:
     source: str
     flops_tf32: float | None = None
 
-    def products(self, matmul: str) -> float | None:
+    def product_rate(self, matmul: str) -> float | None:
         """Operations of products per second with `train.matmul`; None if unknown, as for bf16 in every profile."""
         return {"float32": self.flops, "tf32": self.flops_tf32}.get(matmul)
 
     def is_filled_by(self, ranks: int) -> bool:
         """Whether this number of ranks fills the machine or several whole nodes of it: then its rates apply."""
-        several = self.workers < ranks < self.nodes * self.workers and ranks % self.workers == 0
-        return several or ranks == self.nodes * self.workers
+        # One of several nodes is not enough: its ranks do not use the network, whose rate `link` is.
+        several_nodes = self.workers < ranks < self.nodes * self.workers and ranks % self.workers == 0
+        return several_nodes or ranks == self.nodes * self.workers
 
     def can_run(self, ranks: int) -> bool:
         """Whether this number of ranks can have the machine's rates: `is_filled_by`, or some devices of a single node.
@@ -83,13 +84,14 @@ def machine_of_profile(name: str, hardware: HardwareConfig) -> Machine:
         ConfigError: the profile lacks values that an estimate needs; all of them are reported.
     """
     links, nodes, workers = hardware.links or Links(), hardware.nodes, hardware.workers
+    # Without a link to a device, the ranks are taken for ranks on cores.
     on_host = hardware.device == "cpu" or not links.h2d
-    between = links.network if nodes > 1 or on_host else links.d2d or links.h2d
-    said = {"hardware.flops": hardware.flops, "hardware.gather": hardware.gather}
+    link_rate = links.network if nodes > 1 or on_host else links.d2d or links.h2d
+    required = {"hardware.flops": hardware.flops, "hardware.gather": hardware.gather}
     if nodes * workers > 1:
-        said |= {
+        required |= {
             "hardware.latency": hardware.latency,
-            f"hardware.links.{'network' if nodes > 1 or on_host else 'd2d'}": between,
+            f"hardware.links.{'network' if nodes > 1 or on_host else 'd2d'}": link_rate,
         }
     missing = [
         Problem(
@@ -98,11 +100,11 @@ def machine_of_profile(name: str, hardware: HardwareConfig) -> Machine:
             f"an estimate of {name} needs it: must be a positive number",
             f"set {key}=<per second>, from a data sheet or a measurement, or choose another profile",
         )
-        for key, value in said.items()
+        for key, value in required.items()
         if not isinstance(value, int | float) or value <= 0
     ]
     ConfigError.raise_all(missing)
-    gather, link = float(hardware.gather or 0), float(between or math.inf)
+    gather, link = float(hardware.gather or 0), float(link_rate or math.inf)
     host = gather if on_host else float(links.h2d or 0)
     return Machine(
         name=name,
@@ -124,7 +126,7 @@ def machine_of_profile(name: str, hardware: HardwareConfig) -> Machine:
     )
 
 
-ALL = "all"
+ALL = "all"  # `--hardware all`: every complete profile
 
 
 @cache
@@ -159,10 +161,10 @@ def machines_named(names: Sequence[str], config_dir: str | None = None) -> list[
 
 def all_machines(config_dir: str | None = None) -> tuple[list[Machine], list[str]]:
     """The machines of all complete profiles, and the names of the incomplete ones."""
-    machines, untold = [], []
+    machines, incomplete = [], []
     for name in sorted(find_folders(config_dir).choices("hardware")):
         try:
             machines.append(machine_named(name, config_dir))
         except ConfigError:
-            untold.append(name)
-    return machines, untold
+            incomplete.append(name)
+    return machines, incomplete

@@ -1,6 +1,7 @@
 """Measurements of a rank's machine, with the kernels and exchanges that training uses (`gnnexp calibrate`).
 
-Measurements that need a GPU are in `gnnexp.planning.gpu_probes`.
+All ranks call each `probe_…`, in the same order. It returns one figure for each repetition. Measurements that need a
+GPU are in `gnnexp.planning.gpu_probes`.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class Extent:
     repetitions: int = 7
 
 
-# To try out the command: everything fits into the caches, so these figures must not be used for estimates.
+# `gnnexp calibrate --quick`, to try out the command: everything fits into the caches, so the figures must not be used
+# for estimates.
 QUICK = Extent(
     rows=256,
     table_bytes=1 << 18,
@@ -75,7 +77,8 @@ QUICK = Extent(
 def on_gpu(extent: Extent, free_bytes: int) -> Extent:
     """`extent` with sizes for a GPU: tables of 4 GiB, or less if only `free_bytes` of its memory are free.
 
-    Smaller tables would not do: a GPU reads 256 MiB in less time than a barrier takes.
+    Smaller tables would not do: a GPU reads 256 MiB in less time than a barrier takes. The other sizes follow the
+    table's: for 4 GiB, products have 524,288 rows, an exchange 256 MiB, and a copy 1 GiB.
     """
     table = min(GPU_TABLE_BYTES, free_bytes // 8)
     return replace(
@@ -134,16 +137,16 @@ _SEED = 0
 _DRAWN_ROWS = 4096
 
 
-def flops(bench: Bench) -> list[float]:
+def probe_flops(bench: Bench) -> list[float]:
     """Float32 operations per second of the three products of a layer: forward, and both gradients."""
     rows, device = bench.extent.rows, bench.device
-    sides = [
+    operands = [
         (random_rows(rows, wide, device), random_rows(wide, narrow, device), random_rows(rows, narrow, device))
         for wide, narrow in _PRODUCTS
     ]
 
     def work() -> None:
-        for x, weight, gradient in sides:
+        for x, weight, gradient in operands:
             x @ weight
             gradient @ weight.T
             x.T @ gradient
@@ -157,7 +160,7 @@ def probe_gather(bench: Bench) -> list[float]:
 
 
 def gather_of(bench: Bench, table_bytes: int) -> list[float]:
-    """The same for a table of `table_bytes`; the number of rows read is that of a table of `Extent.table_bytes`."""
+    """As `probe_gather`, for a table of `table_bytes`. As many rows are read as a table of `Extent.table_bytes` has."""
     x = random_rows(max(1, table_bytes // (4 * WIDTH)), WIDTH, bench.device)
     backend = make_backend("auto", bench.device)
     block = _random_block(x.shape[0], bench.extent.table_bytes // (4 * WIDTH)).to(bench.device)
@@ -171,23 +174,23 @@ def probe_stream(bench: Bench) -> list[float]:
     return bench.rates(3 * 4 * x.numel(), lambda: torch.add(x, y, out=out))
 
 
-def sampling(bench: Bench, graph: Graph) -> list[float]:
+def probe_sampling(bench: Bench, graph: Graph) -> list[float]:
     """Edges per second of the sampler, with fanouts 15, 10 and 5 and 1024 targets, new ones in every repetition."""
     sampler = FusedOptions([15, 10, 5], key="micro").make()
     sampler.setup(Shard(graph, bench.comm.rank, bench.comm.size), 3)
     random = np.random.default_rng((_SEED, bench.comm.rank))
     targets = min(1024, graph.num_nodes // 4)
-    drawn: list[int] = []
+    edges_drawn: list[int] = []  # in each repetition, first that which warms up
 
     def work() -> None:
-        drawn.append(0)
+        edges_drawn.append(0)
         for step in range(bench.extent.batches):
             seeds = torch.from_numpy(random.choice(graph.num_nodes, targets, replace=False))
-            batch = sampler.sample(seeds, BatchKey(_SEED, len(drawn), step, bench.comm.rank))
-            drawn[-1] += sum(block.num_edges for block in batch.blocks)
+            batch = sampler.sample(seeds, BatchKey(_SEED, len(edges_drawn), step, bench.comm.rank))
+            edges_drawn[-1] += sum(block.num_edges for block in batch.blocks)
 
     seconds = bench.seconds(work)
-    return [edges / spent for edges, spent in zip(drawn[1:], seconds, strict=True)]
+    return [edges / spent for edges, spent in zip(edges_drawn[1:], seconds, strict=True)]
 
 
 def probe_exchange(bench: Bench) -> list[float]:
@@ -209,7 +212,7 @@ def probe_exchange(bench: Bench) -> list[float]:
     return rates[1:]
 
 
-def latency(bench: Bench) -> list[float]:
+def probe_latency(bench: Bench) -> list[float]:
     """Seconds of an exchange of one row, including the barrier before it; empty for one rank."""
     comm = bench.comm
     if comm.size == 1:
@@ -245,8 +248,8 @@ def _random_block(num_sources: int, num_edges: int) -> Block:
     return Block(torch.from_numpy(indptr), torch.from_numpy(sources), torch.arange(num_sources), indptr.size - 1)
 
 
-# A tiny model on a tiny graph: three layers of 16 columns, and 8 targets that draw 2 neighbours on each hop.
-OVERRIDES = (
+# What `probe_step` trains: three layers of 16 columns on a tiny graph. 8 targets draw 2 neighbours on each hop.
+STEP_OVERRIDES = (
     "dataset=dcsbm",
     "dataset.num_nodes=2000",
     "dataset.num_edges=20000",
@@ -267,15 +270,16 @@ OVERRIDES = (
 )
 
 
-def step(experiment: Experiment, graph: Graph, comm: Communicator, repetitions: int) -> list[float]:
-    """Seconds of a step of a tiny model, one mean per epoch. Each rank trains a model of its own, all at once.
+def probe_step(experiment: Experiment, graph: Graph, comm: Communicator, repetitions: int) -> list[float]:
+    """Seconds of a step of a tiny model, the mean of each epoch. Each rank trains a model of its own, all at once.
 
     Args:
-        experiment: the experiment of `OVERRIDES`.
+        experiment: the experiment of `STEP_OVERRIDES`.
         graph: the graph of its dataset.
         comm: all ranks; they meet before every repetition and exchange nothing during it.
         repetitions: number of epochs, after one that warms up.
     """
+    # A run of one rank, which shares the machine with the others: ranks of a calibration are on one machine.
     alone = Environment(local_rank=comm.rank, local_ranks=comm.size)
     job = assemble(experiment, Artifacts(graph), Path(), alone)
     trainer = trainer_of(job)

@@ -115,7 +115,7 @@ def tells_enough(run: RecordedRun) -> bool:
 
 def has_rates(run: RecordedRun, machine: Machine) -> bool:
     """Whether the machine's profile says how fast dense products of the run's precision are (`train.matmul`)."""
-    return machine.products(matmul_of(run)) is not None
+    return machine.product_rate(matmul_of(run)) is not None
 
 
 def plan(runs: Sequence[RecordedRun], machines: Sequence[Machine], scale: Scale = 1.0) -> list[RunEstimate]:

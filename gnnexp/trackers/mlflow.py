@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from gnnexp.components.packages import is_installed, missing_package
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.check import LONGEST_S
+from gnnexp.experiment.check import LONGEST_TIMEOUT_S
 from gnnexp.files.disk import file_lock, one_line, refusal
 from gnnexp.measure.machine_load import PERIOD_S, sample
 from gnnexp.record.records import EPOCHS_FILE
@@ -429,10 +429,13 @@ def _quiet_environment(timeout_s: float) -> None:
 
 def _number_problems(timeout_s: float, target: float | None) -> list[Problem]:
     problems = []
-    if not 0 < timeout_s <= LONGEST_S:
+    if not 0 < timeout_s <= LONGEST_TIMEOUT_S:
         problems.append(
             Problem(
-                "tracker.timeout_s", timeout_s, f"must be positive, and at most {LONGEST_S:,} s", "tracker.timeout_s=30"
+                "tracker.timeout_s",
+                timeout_s,
+                f"must be positive, and at most {LONGEST_TIMEOUT_S:,} s",
+                "tracker.timeout_s=30",
             )
         )
     if target is not None and not 0 < target <= 1:

@@ -27,7 +27,7 @@ from benchmarks.gpu.stage import Stage, rate
 from gnnexp.config.compose import compose
 from gnnexp.ops.backend_numba import numba_backend
 from gnnexp.ops.backend_torch import torch_backend
-from gnnexp.planning.probes import OVERRIDES
+from gnnexp.planning.probes import STEP_OVERRIDES
 from gnnexp.testing.blocks import awkward_blocks
 
 CPU = torch.device("cpu")
@@ -58,7 +58,7 @@ def test_the_files_are_few_and_import_nothing_but_the_core(tmp_path: Path) -> No
 
 
 def test_the_configuration_of_steps_is_what_overrides_compose() -> None:
-    assert json.loads(calibrate.CONFIG.read_text()) == compose([*OVERRIDES, "preflight=off"]).config
+    assert json.loads(calibrate.CONFIG.read_text()) == compose([*STEP_OVERRIDES, "preflight=off"]).config
 
 
 def test_rows_of_a_call_that_was_cut_short_are_kept_for_the_same_files_only(tmp_path: Path) -> None:

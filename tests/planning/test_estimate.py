@@ -65,7 +65,7 @@ def test_products_in_tf32_have_a_rate_of_their_own_and_those_in_bf16_have_none()
         estimate_epoch(replace(WORK, matmul=matmul), gpu).forward_backward_s for matmul in ("float32", "tf32")
     )
     assert plain - faster == pytest.approx(6000 / 100 - 6000 / 300)
-    assert gpu.products("bf16") is None and described("gpu", GPU).products("tf32") is None
+    assert gpu.product_rate("bf16") is None and described("gpu", GPU).product_rate("tf32") is None
 
 
 def test_elementwise_work_and_steps() -> None:

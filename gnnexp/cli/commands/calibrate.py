@@ -33,7 +33,7 @@ from gnnexp.launchers.local import LocalLauncher
 from gnnexp.planning.calibration import FIGURES, REQUEST
 from gnnexp.planning.figures import UNITS, Measurement, figures_of, profile_text, write_profile
 from gnnexp.planning.gpu_links import from_facts, link_lines
-from gnnexp.planning.probes import OVERRIDES, QUICK, Extent
+from gnnexp.planning.probes import QUICK, STEP_OVERRIDES, Extent
 from gnnexp.preparation.artifacts import prepare_graph
 from gnnexp.provenance.machine import hardware as this_machine
 from gnnexp.provenance.versions import code_version, library_versions
@@ -74,7 +74,7 @@ def checked_experiment(overrides: Sequence[str], config_dir: str | None, config_
     ]
     ConfigError.raise_all(foreign)
     # Nothing runs in the run directory, so its name does not matter.
-    experiment = checked_config([*OVERRIDES, *overrides, "preflight=off"], config_dir, config_name).experiment
+    experiment = checked_config([*STEP_OVERRIDES, *overrides, "preflight=off"], config_dir, config_name).experiment
     problems = []
     if not isinstance(experiment.launcher, LocalLauncher):
         problems.append(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gnnexp.kernels.cuda.aggregate import Edges
 from gnnexp.kernels.cuda.counter import absorb
-from gnnexp.kernels.cuda.dropout import Names, edge_bits, edges_of_tile
+from gnnexp.kernels.cuda.dropout import EdgeIdentity, edge_bits, edges_of_tile
 from gnnexp.kernels.cuda.launch import KEYS, ONE_WARP, power_of_2
 from gnnexp.kernels.rows.dropout import survivor_scale
 
@@ -145,7 +145,7 @@ def unweigh_kernel(
 
 def weigh(
     edges: Edges,
-    names: Names | None,
+    identity: EdgeIdentity | None,
     src_key: Tensor,
     dst_key: Tensor,
     slope: float,
@@ -156,7 +156,7 @@ def weigh(
 
     Args:
         edges: edges of the block.
-        names: identity of the edges; None without dropout.
+        identity: identity of the edges; None without dropout.
         src_key: `[S, K]`.
         dst_key: `[D, K]`.
         slope: slope of the LeakyReLU below 0.
@@ -170,7 +170,7 @@ def weigh(
     num_edges, heads = edges.index.numel(), src_key.shape[1]
     signed, weight = (src_key.new_empty(num_edges, heads) for _ in range(2))
     if signed.numel():
-        edge_names = (None,) * 4 if names is None else names[:4]
+        parts = (None,) * 4 if identity is None else identity[:4]
         weigh_kernel[edges.num_rows,](
             edges.indptr,
             edges.index,
@@ -178,13 +178,13 @@ def weigh(
             dst_key.detach().contiguous(),
             signed,
             weight,
-            *edge_names,
+            *parts,
             key,
             threshold,
             heads,
             SLOPE=slope,
             SCALE=survivor_scale(threshold),
-            LOOPS=names is not None and names.self_loops,
+            LOOPS=identity is not None and identity.self_loops,
             EDGES=edges_of_tile(heads),
             HEADS=power_of_2(heads),
             **ONE_WARP,

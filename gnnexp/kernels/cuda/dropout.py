@@ -1,7 +1,7 @@
 """Dropout in Triton with the masks of `gnnexp.kernels.rows.dropout`, bit for bit.
 
-Keys are int64 tensors with one element, because a captured graph would repeat a number. The factor of kept values is a
-compile-time constant: Triton passes a number as float32, and float64 needs all of its bits.
+Keys are int64 tensors with one element, because a captured CUDA graph would repeat a number. The factor of kept values
+is a compile-time constant: Triton passes a number as float32, and float64 needs all of its bits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ADDED_LOOP = tl.constexpr(int(cpu.ADDED_LOOP))
 _TILE = 1024
 
 
-class Names(NamedTuple):
+class EdgeIdentity(NamedTuple):
     """The identity of every edge of a block; None for what its edges do not have.
 
     Attributes:
@@ -44,7 +44,10 @@ class Names(NamedTuple):
 
 @triton.jit
 def _column_bits(state: tl.tensor, column: tl.tensor, half: tl.tensor) -> tl.tensor:
-    """16 random bits for each row key `state` (uint64) and column, as int32; shapes broadcast."""
+    """16 random bits for each row key `state` (uint64) and column, as int32; shapes broadcast.
+
+    One word of 32 bits serves the columns c and c + `half`, where `half` is half of the columns, rounded up.
+    """
     upper = column >= half
     word = state.to(tl.uint32) + tl.where(upper, column - half, column).to(tl.uint32) * _STEP
     word = (word ^ (word >> 16)) * _MUL1
@@ -161,7 +164,7 @@ def edge_bits(
     """`[edges, heads]` int32: 16 random bits for the edges `e` before `end` of a destination whose id was absorbed."""
     inside = e < end
     src = tl.load(src_ids + source, mask=inside, other=0).to(tl.int64).to(tl.uint64)
-    kind = src * 0
+    kind = src * 0  # type of the edge in the upper 32 bits, occurrence in the lower
     if edge_types is not None:
         kind = tl.load(edge_types + e, mask=inside, other=0).to(tl.int64).to(tl.uint64) << 32
     if occurrence is not None:
@@ -170,6 +173,7 @@ def edge_bits(
         kind |= (e + 1 == end).to(tl.uint64) * _ADDED_LOOP
     state = draw(dst_state, src)
     state = tl.where(kind != 0, absorb(state, kind), state)[:, None]
+    # A word of 64 bits serves four heads.
     group = (head >> 2).to(tl.uint64)[None, :]
     word = tl.where(group == 0, state, draw(state, group))
     return ((word >> ((head & 3) * 16).to(tl.uint64)[None, :]) & 0xFFFF).to(tl.int32)
@@ -298,7 +302,7 @@ def drop_sparse(
     return out
 
 
-def drop_edges(edges: Edges, names: Names, weight: Tensor, key: Tensor, threshold: int) -> Tensor:
+def drop_edges(edges: Edges, identity: EdgeIdentity, weight: Tensor, key: Tensor, threshold: int) -> Tensor:
     """Dropout of `weight` `[E, K]`, keyed by edge identity."""
     weight = weight.detach().contiguous()
     out, heads = torch.empty_like(weight), weight.shape[1]
@@ -306,17 +310,17 @@ def drop_edges(edges: Edges, names: Names, weight: Tensor, key: Tensor, threshol
         drop_edges_kernel[edges.num_rows,](
             edges.indptr,
             edges.index,
-            names.src_ids,
-            names.dst_ids,
-            names.edge_types,
-            names.occurrence,
+            identity.src_ids,
+            identity.dst_ids,
+            identity.edge_types,
+            identity.occurrence,
             weight,
             out,
             key,
             threshold,
             heads,
             SCALE=cpu.survivor_scale(threshold),
-            LOOPS=names.self_loops,
+            LOOPS=identity.self_loops,
             EDGES=edges_of_tile(heads),
             HEADS=power_of_2(heads),
             **ONE_WARP,

@@ -1,4 +1,8 @@
-"""Arithmetic on rows in registers, with which attention processes all heads of an edge at once."""
+"""Arithmetic on rows in registers (`vector.Row`): attention processes all heads of an edge at once, dropout a row.
+
+Each function is an intrinsic: a kernel calls it with rows. Its body runs when numba compiles the kernel, and returns a
+signature and the generator of its code. `a(a, b)` is the signature "from the types of a and b to that of a".
+"""
 
 # ruff: noqa: ANN401  numba's and LLVM's own objects have no types
 from __future__ import annotations
@@ -27,7 +31,7 @@ def _each(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         row = signature.return_type
-        vectors = [function(builder, *(builder.extract_value(one, i) for one in args)) for i in range(row.count)]
+        vectors = [function(builder, *(builder.extract_value(arg, i) for arg in args)) for i in range(row.count)]
         return packed(context, builder, row, vectors)
 
     return codegen
@@ -35,7 +39,7 @@ def _each(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @intrinsic
 def fill(typing: Any, array: Any, value: Any, shape: Any) -> Any:
-    """A row with the dtype of `array` in which every float is `value` (of the same dtype)."""
+    """A row of the literal `shape` in which every float is `value`, which has the dtype of `array`."""
     form = decoded(shape)
     row = Row(array.dtype, form.lanes, form.count)
 
@@ -71,7 +75,7 @@ def divide(typing: Any, a: Any, b: Any) -> Any:
 
 @intrinsic
 def maximum(typing: Any, a: Any, b: Any) -> Any:
-    """The larger of a and b. A NaN in b is kept, so that a diverged model becomes visible."""
+    """The larger of a and b; b if either is NaN. Pass the new value as b: its NaN shows that a model diverged."""
     return a(a, b), _each(lambda builder, x, y: builder.select(builder.fcmp_ordered(">=", x, y), x, y))
 
 
@@ -90,11 +94,11 @@ def ramp(typing: Any, a: Any, sign: Any, slope: Any) -> Any:
     """`a` where `sign` > 0, else `a * slope`: LeakyReLU if `sign` is `a`, its backward pass if `a` is a gradient."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        def one(builder: Any, x: Any, s: Any) -> Any:
+        def ramped(builder: Any, x: Any, s: Any) -> Any:
             positive = builder.fcmp_ordered(">", s, ir.Constant(s.type, None))
             return builder.select(positive, x, builder.fmul(x, splat(builder, args[2], a.lanes)))
 
-        return _each(one)(context, builder, signature, args[:2])
+        return _each(ramped)(context, builder, signature, args[:2])
 
     return a(a, sign, a.dtype), codegen
 

@@ -27,7 +27,7 @@ class Ready:
 
     Attributes:
         batch: blocks, and vertices whose outputs are computed, on the device.
-        own: examples of the rank's loss, and how it gets their outputs.
+        own: examples of the rank's loss, and how it gets their outputs; None until the batch is prepared.
     """
 
     batch: Batch
@@ -35,7 +35,7 @@ class Ready:
 
     @property
     def computed(self) -> Computed:
-        """What this rank computes for it."""
+        """Counts of what this rank computes for it."""
         return Computed.of_sampled(self.batch)
 
 
@@ -53,16 +53,20 @@ class GlobalBatchTrainer(Trainer[R]):
         self.job = job
         self.schedule = targets_schedule(job)
         assert_same_parameters(job.model, job.comm)
-        self.train_slices(())
+        self.make_gradients(())
         self.work = Counts()
-        self._batches: dict[str, list[list[int]]] = {}
+        self._batches: dict[str, list[list[int]]] = {}  # counts by name: of every batch, one number for each layer
 
     @final
-    def train_slices(self, sliced: Sequence[nn.Parameter]) -> None:
-        """Make buffers of gradients. The gradients of `sliced` parameters are complete here: ranks do not sum them."""
-        job, own = self.job, {id(parameter) for parameter in sliced}
-        whole = (parameter for parameter in job.model.parameters() if id(parameter) not in own)
-        self.gradients = FlatGradients(whole, job.comm, job.dtype, job.device)
+    def make_gradients(self, sliced: Sequence[nn.Parameter]) -> None:
+        """Make the buffers of gradients, also in place of earlier ones.
+
+        Args:
+            sliced: parameters whose gradients are complete here: ranks do not sum them.
+        """
+        job, sliced_ids = self.job, {id(parameter) for parameter in sliced}
+        replicated = (parameter for parameter in job.model.parameters() if id(parameter) not in sliced_ids)
+        self.gradients = FlatGradients(replicated, job.comm, job.dtype, job.device)
         self.sliced = FlatGradients(sliced, None, job.dtype, job.device) if sliced else None
 
     @property
@@ -170,10 +174,10 @@ class AutogradTrainer(GlobalBatchTrainer[R]):
         assert own is not None, "preparation of the batch sets it"
         with job.timer.phase("forward"):
             self.count_computed(batch.computed)
-            computed = self.forward(batch)
-            if computed is None:
+            rows = self.forward(batch)
+            if rows is None:
                 return torch.zeros((), dtype=job.dtype), 0
-            outputs = own.outputs(computed, job.group_comm)
+            outputs = own.outputs(rows, job.group_comm)
         loss, gradient = self.task_loss(outputs, own)
         with job.timer.phase("backward"):
             outputs.backward(gradient)  # type: ignore[no-untyped-call]

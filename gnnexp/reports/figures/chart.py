@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_DECADES = 4
-_ROW = 3  # panels in a row, if there is one kind of panel
+_LABELLED_DECADES = 4  # at most, for labels within a decade
+_PANELS_ACROSS = 3  # panels in a row, if there is one kind of panel
 _STYLES = ("-", "--", ":")
 _HATCHED = {"color": "none", "edgecolor": "white", "hatch": "///", "linewidth": 0}
 Row = Mapping[str, Any]
@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ChartPanel:
-    """One pair of axes.
+    """One pair of axes. The fields are keys of a query's file.
 
     Attributes:
         y: columns that are drawn. Several are the parts of stacked bars, or the lines of a series.
@@ -55,7 +55,7 @@ class ChartPanel:
 
 @dataclass(frozen=True)
 class Chart:
-    """The description of a query's figure.
+    """The description of a query's figure. The fields are keys of the query's file (docs/reports.md).
 
     Attributes:
         figure: name of the figure and of its files.
@@ -86,23 +86,24 @@ class Chart:
     @property
     def columns(self) -> set[str]:
         """The columns that the figure draws."""
-        own = {self.x, self.series, self.facets, *self.called.values()}
-        return own.union(*((*one.y, *one.reference, *one.line, one.mark, one.hatched) for one in self.panels)) - {""}
+        columns = {self.x, self.series, self.facets, *self.called.values()}
+        of_panels = ((*panel.y, *panel.reference, *panel.line, panel.mark, panel.hatched) for panel in self.panels)
+        return columns.union(*of_panels) - {""}
 
 
 def draw_chart(chart: Chart, rows: Sequence[Row]) -> Figure:
     """Draw the figure of a result that has at least one row."""
     facets = _values(rows, chart.facets) if chart.facets else [""]
     count = len(facets) * len(chart.panels)
-    across = 1 if chart.below else len(chart.panels) if len(chart.panels) > 1 else min(_ROW, count)
-    down, groups = -(-count // across), max(len(_values(_of(rows, chart, facet), chart.x)) for facet in facets)
+    across = 1 if chart.below else len(chart.panels) if len(chart.panels) > 1 else min(_PANELS_ACROSS, count)
+    down, groups = -(-count // across), max(len(_values(_rows_of(rows, chart, facet), chart.x)) for facet in facets)
     wide = 2.0 + (1.1 * groups if chart.draw != "lines" else 2.5)
     # Names of bars overlap where the figure does not grow with the number of its bars.
     canvas = empty_figure(2.0 + across * max(3.0, min(wide, 15.0) if across > 1 else wide), 0.6 + 3.0 * down)
-    spaces = list(canvas.subplots(down, across, squeeze=False, sharex="col" if chart.below else "none").flat)
-    drawn = [(panel, facet) for facet in facets for panel in chart.panels]
-    for axes, (panel, facet) in zip(spaces, drawn, strict=False):
-        _DRAW[chart.draw](axes, chart, panel, _of(rows, chart, facet), _values(rows, chart.series))
+    all_axes = list(canvas.subplots(down, across, squeeze=False, sharex="col" if chart.below else "none").flat)
+    panels = [(panel, facet) for facet in facets for panel in chart.panels]
+    for axes, (panel, facet) in zip(all_axes, panels, strict=False):
+        _DRAW[chart.draw](axes, chart, panel, _rows_of(rows, chart, facet), _values(rows, chart.series))
         if panel.log:
             axes.set_yscale("log")
             if chart.draw == "bars":
@@ -112,7 +113,7 @@ def draw_chart(chart: Chart, rows: Sequence[Row]) -> Figure:
         axes.set_ylabel(rows[0].get(panel.label, panel.label), fontsize=8)
         axes.set_title(_text(rows, chart, chart.facets, facet) if panel is chart.panels[0] else "", fontsize=9)
         axes.spines[["top", "right"]].set_visible(False)
-    for axes in spaces[count:]:
+    for axes in all_axes[count:]:
         axes.set_visible(False)
     legend(canvas)
     return canvas
@@ -123,7 +124,7 @@ def _values(rows: Sequence[Row], column: str) -> list[Any]:
     return list(dict.fromkeys(row[column] for row in rows)) if column else []
 
 
-def _of(rows: Sequence[Row], chart: Chart, facet: object) -> list[Row]:
+def _rows_of(rows: Sequence[Row], chart: Chart, facet: object) -> list[Row]:
     return [row for row in rows if not chart.facets or row[chart.facets] == facet]
 
 
@@ -176,7 +177,7 @@ def _label_ratios(axes: Axes) -> None:
     from matplotlib.ticker import LogLocator
 
     low, high = axes.get_ylim()
-    if math.log10(high / low) <= _DECADES:  # the locator labels nothing if there are too many decades
+    if math.log10(high / low) <= _LABELLED_DECADES:  # the locator labels nothing if there are too many decades
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter("")
@@ -184,18 +185,18 @@ def _label_ratios(axes: Axes) -> None:
 
 def _stacked(axes: Axes, chart: Chart, panel: ChartPanel, rows: Sequence[Row], series: Sequence[Any]) -> None:
     referenced = [place for place, row in enumerate(rows) if panel.reference and row[panel.reference[0]] is not None]
-    move, width = (0.2, 0.38) if panel.reference else (0.0, 0.6)
-    tops = draw_stack(axes, [place - move for place in range(len(rows))], [*_parts(panel, panel.y, rows)], width)
-    num_ours = len(axes.containers)
+    shift, width = (0.2, 0.38) if panel.reference else (0.0, 0.6)
+    tops = draw_stack(axes, [place - shift for place in range(len(rows))], [*_parts(panel, panel.y, rows)], width)
+    num_plain = len(axes.containers)
     parts = [*_parts(panel, panel.reference, [rows[place] for place in referenced])]
-    draw_stack(axes, [place + move for place in referenced], parts, 0.3)
-    for bar in chain.from_iterable(axes.containers[num_ours:]):
+    draw_stack(axes, [place + shift for place in referenced], parts, 0.3)
+    for bar in chain.from_iterable(axes.containers[num_plain:]):
         bar.set_hatch("//")
     for column, name in panel.line.items():
-        walls = [row[column] or 0.0 for row in rows]
+        levels = [row[column] or 0.0 for row in rows]
         left, right = ([place + side for place in range(len(rows))] for side in (-0.36, 0.36))
-        axes.hlines(walls, left, right, colors="black", label=name)
-        axes.set_ylim(0, 1.1 * max([*tops, *walls]))
+        axes.hlines(levels, left, right, colors="black", label=name)
+        axes.set_ylim(0, 1.1 * max([*tops, *levels]))
     _name_groups(axes, [str(row[chart.x]) for row in rows])
 
 
