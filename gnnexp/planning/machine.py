@@ -98,7 +98,8 @@ def machine_of_profile(name: str, hardware: HardwareConfig) -> Machine:
             key,
             value,
             f"an estimate of {name} needs it: must be a positive number",
-            f"set {key}=<{'seconds' if key.endswith('latency') else 'per second'}>, from a data sheet or a measurement, or choose another profile",
+            f"set {key}=<{'seconds' if key == 'hardware.latency' else 'per second'}>, from a data sheet or a "
+            "measurement, or choose another profile",
         )
         for key, value in required.items()
         if not isinstance(value, int | float) or value <= 0
