@@ -270,7 +270,7 @@ def ids_of_rows(engine: Engine, table: SqlTable, column: str, kind: str, *, text
         f"SELECT {identity} AS id, row_number() OVER () - 1 AS number, {lost} AS missing FROM {table.name}", table
     )
     if written and engine.count(kept, "id IS NULL AND NOT missing"):
-        raise NoIntegersError(kind, first_other(engine, table, column))
+        raise NoIntegersError(kind, str(first_other(engine, table, column)))
     fix = "give each vertex one row with an id of its own"
     refuse_where(engine, table, column, kept, "id IS NULL", "is missing", fix, value="id")
     # A window over all ids would have to be in memory.

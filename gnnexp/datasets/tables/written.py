@@ -164,20 +164,21 @@ def integer_of(engine: Engine, table: SqlTable, column: str, kind: str) -> str:
     """
     if column not in table.looks:
         return id_of(table, column, text=False)
-    if wrong := first_other(engine, table, column):
+    wrong = first_other(engine, table, column)
+    if wrong is not None:
         raise NoIntegersError(kind, wrong)
     return integer_sql(text_sql(table, column))
 
 
-def first_other(engine: Engine, table: SqlTable, column: str) -> str:
-    """The first text of a column that is no integer, or an empty one."""
+def first_other(engine: Engine, table: SqlTable, column: str) -> str | None:
+    """The first text of a column that is no integer; None if all are some."""
     name = quoted(column)
-    found = engine.rows(
+    rows = engine.rows(
         f"SELECT {name} FROM {table.name} WHERE {name} IS NOT NULL AND "
         f"{integer_sql(text_sql(table, column))} IS NULL LIMIT 1",
         table,
     )
-    return str(found[0][0]) if found else ""
+    return str(rows[0][0]) if rows else None
 
 
 def integer_or_text(engine: Engine, table: SqlTable, column: str, *, points: bool) -> str:
@@ -190,7 +191,7 @@ def integer_or_text(engine: Engine, table: SqlTable, column: str, *, points: boo
         return f"(CASE WHEN {name} = floor({name}) THEN TRY_CAST({name} AS BIGINT) END)"
     if column not in table.looks or (not points and table.looks[column] in REAL):
         return name
-    if not first_other(engine, table, column):
+    if first_other(engine, table, column) is None:
         return integer_sql(text_sql(table, column))
     known = with_points(engine, table, [column], late=True) if points else table
     return name if known is table else integer_or_text(engine, known, column, points=True)

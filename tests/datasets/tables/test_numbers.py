@@ -15,6 +15,10 @@ from own_tables import ids_of, load, made, text
 from pyarrow import feather, parquet
 
 from gnnexp.datasets.tables import scan
+from gnnexp.datasets.tables.engine import engine
+from gnnexp.datasets.tables.files import TableFiles
+from gnnexp.datasets.tables.scan import TextForm
+from gnnexp.datasets.tables.written import NoIntegersError, first_other, integer_of
 from gnnexp.errors import DataError
 
 ROWS = 6000  # more than DuckDB reads of a file for a sample of one row
@@ -151,3 +155,14 @@ def test_an_integer_of_a_sample_is_exact_in_the_engine(tmp_path: Path) -> None:
     graph = load(tmp_path, symmetrize=False)
     assert graph.edge_weights is not None
     assert graph.edge_weights.tolist() == [np.float32(16777217), 4]
+
+
+@pytest.mark.usefixtures("small_sample")
+def test_an_empty_text_below_the_sample_is_no_integer(tmp_path: Path) -> None:
+    put(tmp_path, "f", "")
+    files, form = TableFiles("nodes", (tmp_path / "nodes.csv",), "text"), TextForm(header=True, nulls=("NA",))
+    with engine(tmp_path, 1 << 27, 1) as reader:
+        table = reader.as_written(reader.table(files, form), ["id", "f"])
+        assert first_other(reader, table, "id") is None and first_other(reader, table, "f") == ""
+        with pytest.raises(NoIntegersError):
+            integer_of(reader, table, "f", "kind")
