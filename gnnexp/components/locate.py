@@ -17,6 +17,7 @@ from types import FunctionType
 from typing import Any, get_type_hints
 
 from gnnexp.components.packages import PLUGINS, is_requirement, missing_package
+from gnnexp.components.replaced import replaced_members
 from gnnexp.components.signature import nearest, returned_class
 from gnnexp.errors import Problem
 from gnnexp.provenance.names import name_of
@@ -60,6 +61,8 @@ def component(key: str, name: str, kinds: tuple[type, ...]) -> Component | Probl
         )
     if any(hasattr(kind, "make") for kind in kinds) and not is_dataclass(kind_of_target):
         return Problem(key, name, "must be a frozen dataclass: its fields are its options", f"see {SPLIT}")
+    if outdated := outdated_members(key, name, kind_of_target):
+        return outdated
     if inspect.isabstract(target):
         left = ", ".join(sorted(getattr(target, "__abstractmethods__", ())))
         return Problem(key, name, f"is abstract: it does not define {left}", "name a class that inherits from it")
@@ -79,6 +82,21 @@ def missing_options(key: str, name: str, options_class: type[Any], kinds: tuple[
                 f"see {SPLIT}, which has before and after side by side",
             )
     return None
+
+
+def outdated_members(key: str, name: str, component_class: type[Any]) -> Problem | None:
+    """The problem of earlier members in a class, or in the class of a rank that the class says it makes."""
+    makers = (getattr(component_class, maker, None) for maker in ("make", "trainer"))
+    made = (returned_class(maker) for maker in makers if maker is not None)
+    members = [member for kind in (component_class, *made) if kind is not None for member in replaced_members(kind)]
+    if not members:
+        return None
+    return Problem(
+        key,
+        name,
+        f"has members that nothing calls since 0.2.0 (now): {', '.join(members)}",
+        f"see {SPLIT}, which has before and after side by side",
+    )
 
 
 def not_of_kind(key: str, name: str, kinds: tuple[type, ...]) -> Problem:

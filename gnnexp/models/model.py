@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnexp.components.facts import GraphFacts
-from gnnexp.components.locate import choice_of, target_of
+from gnnexp.components.locate import choice_of, outdated_members, target_of
 from gnnexp.components.options import wrong_options
 from gnnexp.components.schema import MOST_COUNTED, Activations, Matmul
 from gnnexp.components.setting import Setting
@@ -83,6 +83,8 @@ class ModelOptions(ABC):
         if wrong:
             return wrong
         layer, matmul = self.example_layer, setting.train.matmul
+        if outdated := outdated_members("model._target_", target_of(self), type(layer)):
+            return [outdated]
         if setting.train.activations != "float32" and (refusal := setting.rounded_rows):
             wrong.append(
                 Problem(

@@ -6,7 +6,9 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 from gnnexp.components.facts import GraphFacts
+from gnnexp.components.locate import outdated_members, target_of
 from gnnexp.components.plan import Drawn
+from gnnexp.errors import ConfigError
 from gnnexp.experiment.experiment import Experiment, Method
 from gnnexp.paradigms.checks import has_pairs
 from gnnexp.paradigms.job import Job
@@ -32,10 +34,17 @@ class Paradigm(Method):
 
 
 def trainer_of(job: Job) -> Trainer[Any]:
-    """The trainer of this rank. Ranks may communicate to make it."""
+    """The trainer of this rank. Ranks may communicate to make it.
+
+    Raises:
+        ConfigError: its class has members of before 0.2.0. The launcher sees those of an annotated class only.
+    """
     paradigm = job.experiment.paradigm
     assert isinstance(paradigm, Paradigm), "a command has no job"
-    return paradigm.trainer(job)
+    trainer = paradigm.trainer(job)
+    outdated = outdated_members("paradigm._target_", target_of(paradigm), type(trainer))
+    ConfigError.raise_all([] if outdated is None else [outdated])
+    return trainer
 
 
 def drawn_from_graph(experiment: Experiment, facts: GraphFacts) -> Drawn:

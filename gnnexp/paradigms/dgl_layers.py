@@ -1,4 +1,4 @@
-"""gnnexp's models with DGL's convolutions: the layers of the DGL reference, and DGL layers as `BlockLayer`s."""
+"""gnnexp's models with DGL's convolutions: the layers of the DGL reference."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ from torch.nn import functional as F
 
 from gnnexp.components.locate import choice_of
 from gnnexp.errors import Refusal
-from gnnexp.graph.block import Block
 from gnnexp.models.gat import GATLayer, GATOptions
 from gnnexp.models.gcn import GCNLayer, GCNOptions
 from gnnexp.models.gin import GINLayer, GINOptions
-from gnnexp.models.layer import BlockLayer, activate
+from gnnexp.models.layer import activate
 from gnnexp.models.model import Model, ModelOptions
 from gnnexp.models.sage import SAGELayer, SAGEOptions
 
 os.environ.setdefault("DGLBACKEND", "pytorch")  # read by dgl when it is imported
-import dgl
 from dgl.nn import pytorch as conv
 
 # (parameter of gnnexp's layer, its name in DGL's convolution, whether DGL stores it transposed)
@@ -138,38 +136,3 @@ def _conv(layer: nn.Module) -> nn.Module:
     convolution = conv.GINConv(mlp, "sum", learn_eps=True).to(layer.weight)
     convolution.eps.requires_grad_(layer.eps.requires_grad)
     return convolution  # type: ignore[no-any-return]
-
-
-def block_to_dgl(block: Block) -> Any:  # noqa: ANN401
-    """`block` as a DGL block, destinations first. It is built from COO: CSC without edge ids breaks edge softmax."""
-    destinations = torch.repeat_interleave(torch.arange(block.num_dst), block.indptr[1:] - block.indptr[:-1])
-    return dgl.create_block(
-        (block.sources.long(), destinations), num_src_nodes=block.num_src, num_dst_nodes=block.num_dst
-    )
-
-
-class DGLLayer(BlockLayer):
-    """Any DGL convolution with the signature `conv(graph, (h_src, h_dst))` as an ordinary layer.
-
-    Args:
-        module: the DGL convolution.
-        in_dim, out_dim: numbers of input and output columns.
-        activation: activation that the model applies to the output.
-    """
-
-    def __init__(self, module: nn.Module, in_dim: int, out_dim: int, activation: Any = "relu") -> None:  # noqa: ANN401
-        super().__init__(in_dim, out_dim, activation)
-        self.module = module
-
-    def forward(self, block: Block, h_src: Tensor, h_dst: Tensor) -> Tensor:
-        """`[D, out]` output of the convolution, before the activation."""
-        out: Tensor = self.module(block_to_dgl(block), (h_src, h_dst))
-        return out.flatten(1)
-
-    def reset(self, generator: torch.Generator) -> None:
-        """Draw every matrix again from `generator` (DGL draws from torch's global state)."""
-        for parameter in self.module.parameters():
-            if parameter.dim() > 1:
-                nn.init.xavier_uniform_(parameter, generator=generator)
-            else:
-                nn.init.zeros_(parameter)

@@ -110,7 +110,7 @@ def test_equal_to_the_formula_edge_by_edge_with_every_gradient(case, fanout, ker
 def test_equal_to_dgls_convolution_forward_and_backward(blocks):
     """`RelGraphConv`, whose users hand it the norm."""
     conv = pytest.importorskip("dgl.nn.pytorch").RelGraphConv
-    from gnnexp.paradigms.dgl_layers import block_to_dgl
+    from dgl_blocks import block_to_dgl
 
     decomposition = {"bases": 2} if blocks is None else {"decomposition": "block", "blocks": blocks}
     layer, block = made(decomposition, out=26), block_of(-1)
