@@ -309,8 +309,9 @@ def test_the_store_of_torchrun_is_open_and_gnnexps_entries_have_proofs(
     torchruns = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     stranger = dist.TCPStore("127.0.0.1", torchruns.port, is_master=False)
     torchruns.set("of torchrun", "its own")
+    assert torchruns.get("of torchrun") == b"its own"  # `set` returns before the server has the value
     stranger.set("of torchrun", "somebody else's")
-    assert torchruns.get("of torchrun") == b"somebody else's"
+    assert stranger.get("of torchrun") == torchruns.get("of torchrun") == b"somebody else's"
     for name, value in {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(torchruns.port),
@@ -323,6 +324,7 @@ def test_the_store_of_torchrun_is_open_and_gnnexps_entries_have_proofs(
     assert stranger.get("gnnexp/0/rank/1").endswith(b"address"), "it can be read"
     assert store.get("rank/1") == b"address"
     stranger.set("gnnexp/0/rank/1", "another address")
+    assert stranger.get("gnnexp/0/rank/1") == b"another address"
     with pytest.raises(ForeignPeerError, match="rank/1"):
         store.get("rank/1")
 
