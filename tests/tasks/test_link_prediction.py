@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -283,3 +285,15 @@ def test_data_that_does_not_fit_is_refused_with_the_fix() -> None:
 def test_a_graph_of_links_tells_who_wants_to_classify_its_vertices() -> None:
     (problem,) = NodeClassificationOptions().check_data(linked_graph(5, typed=True))
     assert "task=link_prediction" in problem.fix
+
+
+@pytest.mark.parametrize(("negatives", "batch", "ranks"), [(1, 64, 2), (5, 64, 2), (5, 0, 3)])
+def test_pairs_of_a_step_are_links_and_their_negatives(negatives: int, batch: int, ranks: int) -> None:
+    train: Any = SimpleNamespace(batch_size=batch, dtype="float32")
+    setting: Any = SimpleNamespace(train=train, hardware=SimpleNamespace(nodes=1, workers=ranks, device="cpu"))
+    facts: Any = SimpleNamespace(links=(("train", 100), ("valid", 7)), num_nodes=50, num_classes=DIM)
+    decoding, _ = LinkPredictionOptions(negatives=negatives).needs(setting, facts)
+    pairs = -(-(batch or 100) // ranks) * (1 + negatives)
+    assert decoding.what == f"decoding {pairs:,} pairs"
+    floats = pairs * Dot().floats_per_pair(DIM, "cpu") + 2 * min(2 * pairs, 50) * DIM
+    assert decoding.num_bytes == 4 * floats
