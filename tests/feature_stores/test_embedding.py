@@ -241,7 +241,7 @@ def test_mistakes_are_named_all_at_once():
 
 def test_one_home_for_every_row_and_an_optimizer_of_single_rows():
     split = {"_target_": "gnnexp.paradigms.split_parallel.SplitParallel"}
-    config = small_config(MODELS["sage"], paradigm={**split, "group_size": 2})
+    config = small_config(MODELS["sage"], paradigm={**split, "group_size": 2}, hardware={"workers": 4})
     config["optimizer"] = optimizer("AdamW")
     problems = EmbeddingOptions(DIM).check(setting_in(config))
     assert [problem.key for problem in problems] == ["paradigm.group_size", "optimizer"]
