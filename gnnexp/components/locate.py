@@ -87,8 +87,8 @@ def missing_options(key: str, name: str, options_class: type[Any], kinds: tuple[
 def outdated_members(key: str, name: str, component_class: type[Any]) -> Problem | None:
     """The problem of earlier members in a class, or in the class of a rank that the class says it makes."""
     makers = (getattr(component_class, maker, None) for maker in ("make", "trainer"))
-    made = (returned_class(maker) for maker in makers if maker is not None)
-    members = [member for kind in (component_class, *made) if kind is not None for member in replaced_members(kind)]
+    of_ranks = (returned_class(maker) for maker in makers if maker is not None)
+    members = [member for kind in (component_class, *of_ranks) if kind is not None for member in replaced_members(kind)]
     if not members:
         return None
     return Problem(
