@@ -40,7 +40,7 @@ def ids_of(folder: Path, kind: str) -> list[Any]:
 
 
 def example(folder: Path) -> dict[str, Any]:
-    """Papers in two Parquet files, authors in CSV, and two types of edges."""
+    """Papers in two Parquet files, authors in CSV, and two types of edges; what their JSON file says."""
     (folder / "papers_0.parquet").parent.mkdir(exist_ok=True)
     for number, ids in enumerate((["p1", "p2"], ["p0"])):
         pq.write_table(
@@ -60,6 +60,10 @@ def example(folder: Path) -> dict[str, Any]:
     pq.write_table(
         pa.table({"s": ["p0", "p1"], "d": ["p1", "p2"], "weight": [0.5, 2.0], "t": [1, 2]}), folder / "cites.parquet"
     )
+    return description(folder)
+
+
+def description(folder: Path) -> dict[str, Any]:
     return {
         "version": "gconstruct-v0.1",
         "nodes": [

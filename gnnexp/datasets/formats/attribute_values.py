@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -72,8 +73,7 @@ def ids_of(names: Sequence[Any]) -> np.ndarray:
         return np.array(names, np.int64)
     texts = np.array([str(name) for name in names], object)
     if len(set(texts)) < len(names):
-        seen: set[str] = set()
-        again = next(name for name in texts if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        again = next(name for name, count in Counter(texts).items() if count > 1)
         raise DataError(
             Problem(
                 "vertices",
