@@ -208,7 +208,8 @@ def test_a_run_whose_plugin_is_uninstalled_says_how_it_goes_on(
     assert "module good.mine does not exist" in said or "module good does not exist" in said
     assert "fix: install the package that has good, put it on PYTHONPATH, or correct the name" in said
     assert "it began with good-models==1.0, which Python does not find any more" in said
-    assert "pip install good-models==1.0), then: gnnexp resume begun" in said and "start a new run" not in said
+    assert "install that again from where you had it, then: gnnexp resume begun" in said and "pip" not in said
+    assert "start a new run" not in said
     assert run_command(["run", *DIGITS, "model._target_=good.mine.Mine"]) == 2
     assert "install the package that has good, put it on PYTHONPATH, or correct the name" in capsys.readouterr().err
     (tmp_path / "gone").rename(tmp_path / "site")

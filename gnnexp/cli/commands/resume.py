@@ -122,7 +122,8 @@ def _lost_problem(run_dir: Path, job: Mapping[str, Any]) -> Problem:
             "start a new run",
         )
     began = uninstalled(own_of(job["provenance"].get("code")))
-    again = f"install that again (pip install {shlex.join(began)})" if began else "install that or put it on PYTHONPATH"
+    # No command of pip: a plug-in need not be on PyPI, where another package may have its name.
+    again = "install that again from where you had it" if began else "install that or put it on PYTHONPATH"
     return Problem(
         "resume",
         str(run_dir),
