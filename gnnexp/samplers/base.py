@@ -112,7 +112,9 @@ class SamplerOptions(ABC):
         """Memory for the topology.
 
         Args:
-            facts, num_edges, num_parts: as in `held_bytes`.
+            facts: facts of the graph.
+            num_edges: number of edges of the graph that a rank samples from.
+            num_parts: number of parts of the partition, as in `held_bytes`.
             occurrence: bytes of the numbers of parallel edges.
         """
         return [Need("topology that the sampler holds", "host", self.held_bytes(facts, num_edges, num_parts))]
