@@ -8,6 +8,7 @@ from typing import Literal
 from gnnexp.datasets.reading.features import Sparse
 from gnnexp.datasets.splits.held_out import LinkSplit, check_link_split
 from gnnexp.datasets.splits.split import check_fractions
+from gnnexp.errors import DataError, Problem
 from gnnexp.graph.merging import MergeWeights
 
 
@@ -46,3 +47,20 @@ class GraphOptions:
     def __post_init__(self) -> None:
         check_fractions(train=self.train, val=self.val)
         check_link_split(self.link_split)
+
+
+def check_inverse_relations(inverse_relations: bool | None, num_relations: int) -> None:
+    """Refuse types for reverses where edges have none themselves: such a graph stays without types.
+
+    Raises:
+        DataError: `inverse_relations` is asked for, and there is one type of edges.
+    """
+    if inverse_relations and num_relations < 2:
+        raise DataError(
+            Problem(
+                "dataset.inverse_relations",
+                True,
+                "the edges of this graph have one type",
+                "set dataset.inverse_relations=null, or give edges of several types",
+            )
+        )

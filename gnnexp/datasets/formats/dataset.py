@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gnnexp.datasets.base import check_memory, checked
 from gnnexp.datasets.formats.foreign import ForeignEdges, ForeignGraph
-from gnnexp.datasets.options import GraphOptions
+from gnnexp.datasets.options import GraphOptions, check_inverse_relations
 from gnnexp.datasets.reading.features import Sparse, feature_rows, one_hot_columns
 from gnnexp.datasets.reading.names import GraphNames, ids_file
 from gnnexp.datasets.splits.given import without_known
@@ -81,6 +81,8 @@ def graph_of(foreign: ForeignGraph, rules: ForeignOptions, name: str) -> tuple[G
     Raises:
         DataError: arrays do not fit together, or a rule of `Graph` is broken.
     """
+    if all(edges.reverse is None for edges in foreign.edges):
+        check_inverse_relations(rules.inverse_relations, len(foreign.edges))
     target = foreign.target(rules.target)
     labels = _labels(foreign, target)
     splits, drawn = _splits(foreign, rules, target, labels)

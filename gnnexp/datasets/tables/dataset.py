@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 
 from gnnexp.datasets.base import WrittenDataset, data_folder, require
-from gnnexp.datasets.options import GraphOptions
+from gnnexp.datasets.options import GraphOptions, check_inverse_relations
 from gnnexp.datasets.published.known_tables import known_tables
 from gnnexp.datasets.reading.names import Columns, GraphNames, is_of_names
 from gnnexp.datasets.splits.held_out import (
@@ -353,6 +353,7 @@ class Tables(GraphOptions, WrittenDataset):
     ) -> NumberedTables:
         file, rules, findings = self.feature_file(), self._rules(layout), Findings()
         graph = number(reader, layout, rules, place, None if file is None else rows_of_file(file))
+        findings.attempt(check_inverse_relations, self.inverse_relations, graph.num_relations)
         form = FeatureForm(self.categories, self.empty, self.standardize, self._known, self.new_values)
         matrix = findings.attempt(table_features, reader, layout, graph, form, file, self.sparse)
         labels = findings.attempt(table_labels, reader, layout, graph, self.label_kind, self.no_label)

@@ -56,6 +56,12 @@ def friends(kind: type[nx.Graph] = nx.Graph) -> nx.Graph:
     return graph
 
 
+def test_reverses_have_no_type_of_their_own_where_edges_have_one_type(tmp_path: Path) -> None:
+    nx.write_graphml(friends(), tmp_path / "g.graphml")
+    with pytest.raises(DataError, match="the edges of this graph have one type"):
+        made(tmp_path / "g.graphml", inverse_relations=True)
+
+
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("ending", WRITERS)
 @pytest.mark.parametrize("kind", [nx.Graph, nx.DiGraph])

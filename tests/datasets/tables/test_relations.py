@@ -59,3 +59,10 @@ def test_wrong_relations(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"src": [0, 0], "relation": [1.5, 2.5], "dst": [1, 1]}), tmp_path / "edges.parquet")
     with pytest.raises(DataError, match="relations are texts or whole numbers"):
         load(tmp_path, edges="edges.parquet", relation="relation")
+
+
+def test_reverses_have_no_type_of_their_own_where_edges_have_one_type(tmp_path: Path) -> None:
+    text(tmp_path / "edges.csv", "src,rel,dst", "0,a,1", "1,a,2")
+    assert load(tmp_path).edge_types is None
+    with pytest.raises(DataError, match="the edges of this graph have one type"):
+        load(tmp_path, inverse_relations=True)
