@@ -158,7 +158,7 @@ def test_every_exception_is_one(place: str) -> None:
 
 
 def test_a_name_stands_once_and_says_something() -> None:
-    """One word, one class, one function: who looks for `class TextTable` gets one. Variables say what they hold."""
+    """One word, one class, one function: who looks for `class ReportTable` gets one. Variables say what they hold."""
     assert several(trees(), ast.ClassDef) == {}
     assert several(trees(), ast.FunctionDef) == {}
     assert [*saying_nothing(trees())] == []

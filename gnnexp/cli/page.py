@@ -21,7 +21,9 @@ from gnnexp.record.runs import REPORTS, RUNS, RecordedRun
 from gnnexp.reports.layout import ReportLayout
 from gnnexp.reports.page.html import write_html
 from gnnexp.reports.page.page import NamedTable, Page, PageFigure, RunLine, notes, page_figures, provenance, run_line
-from gnnexp.reports.table import TextTable, save_table
+from gnnexp.reports.tables.markdown import markdown_of
+from gnnexp.reports.tables.save import save_table
+from gnnexp.reports.tables.table import ReportTable
 from gnnexp.trackers.base import Tracker
 from gnnexp.trackers.delivery import ReportRecord, undelivered_reports
 from gnnexp.trackers.follow import start_delivery
@@ -82,8 +84,8 @@ class ReportSubject:
 def publish(
     choice: ReportSubject,
     out: Path | None,
-    tables: Mapping[str, TextTable],
-    data: Mapping[str, TextTable],
+    tables: Mapping[str, ReportTable],
+    data: Mapping[str, ReportTable],
     files: Sequence[Path],
     console: Console,
 ) -> Path:
@@ -107,7 +109,7 @@ def publish(
     return file
 
 
-def make_page(choice: ReportSubject, tables: Mapping[str, TextTable], figures: Sequence[PageFigure]) -> Page:
+def make_page(choice: ReportSubject, tables: Mapping[str, ReportTable], figures: Sequence[PageFigure]) -> Page:
     """The page of a report as a value; `tables` are given by the name of their files."""
     state, runs = choice.state, choice.runs
     lines = _lines(state, runs)
@@ -171,6 +173,6 @@ def _note(page: Page) -> str:
         "Files: `report.html` has everything (Artifacts).",
     ]
     for named in page.tables:
-        if len("\n\n".join([*parts, named.table.markdown()])) < _MOST_CHARACTERS:
-            parts.append(named.table.markdown())
+        if len("\n\n".join([*parts, markdown_of(named.table)])) < _MOST_CHARACTERS:
+            parts.append(markdown_of(named.table))
     return "\n\n".join(filter(None, parts))

@@ -22,7 +22,7 @@ from gnnexp.reports.labels import ALWAYS, flat_values, label_runs, said, setting
 from gnnexp.reports.published_cells import cells
 from gnnexp.reports.published_graphs import fraction_of_targets, graph_like, published_graph
 from gnnexp.reports.query import VIEWS, Query
-from gnnexp.reports.table import TextTable, stack
+from gnnexp.reports.tables.table import ReportTable, stack
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -123,7 +123,7 @@ class QueryAnswer:
     """
 
     machine: str
-    table: TextTable
+    table: ReportTable
     data: Mapping[str, Sequence[Row]] = field(default_factory=dict)
 
 
@@ -139,7 +139,7 @@ def answers_of(query: Query, runs: Sequence[RecordedRun], where: str = "report.q
     ]
 
 
-def table_of(answers: Sequence[QueryAnswer]) -> TextTable:
+def table_of(answers: Sequence[QueryAnswer]) -> ReportTable:
     """The table of all machines, in which each machine has its own rows."""
     return answers[0].table if len(answers) == 1 else stack({one.machine: one.table for one in answers}, MACHINE)
 
@@ -185,7 +185,7 @@ class _QuerySession:
             and (not name.endswith(_OPTIONAL) or any(row[place] is not None for row in rows))
         ]
         cells = tuple(tuple(_ABSENT if row[place] is None else str(row[place]) for place in shown) for row in rows)
-        table = TextTable(tuple(header[place].removesuffix(_OPTIONAL) for place in shown), cells, caption)
+        table = ReportTable(tuple(header[place].removesuffix(_OPTIONAL) for place in shown), cells, caption)
         return QueryAnswer(machine, table, {chart.figure: self._rows(chart.figure) for chart in self._query.charts})
 
     def _rows(self, part: str) -> list[Row]:

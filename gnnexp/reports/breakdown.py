@@ -7,8 +7,10 @@ from pathlib import Path
 
 from gnnexp.measure.phases import PHASES
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.metrics import number_cell, typical_epoch
-from gnnexp.reports.table import TextTable, save_table
+from gnnexp.reports.metrics import typical_epoch
+from gnnexp.reports.tables.cells import NumberCell, TableCell
+from gnnexp.reports.tables.save import save_table
+from gnnexp.reports.tables.table import ReportTable
 
 NAME = "breakdown"
 
@@ -18,10 +20,10 @@ def write_breakdown(run: RecordedRun, folder: Path) -> None:
     save_table(breakdown_of(run), folder, NAME, ("csv",))
 
 
-def breakdown_of(run: RecordedRun) -> TextTable:
+def breakdown_of(run: RecordedRun) -> ReportTable:
     """A row for each phase that took time, and one for the epoch: seconds, and the share of the mean of the epoch."""
     whole = run.median("time/epoch_s_mean")
-    rows = []
+    rows: list[tuple[TableCell, ...]] = []
     for name in (*PHASES, "unaccounted", "epoch"):
         mean, least, most = (run.median(f"time/{name}_s{of}") for of in ("_mean", "_min", ""))
         if name == "epoch" or mean > 0:
@@ -29,13 +31,13 @@ def breakdown_of(run: RecordedRun) -> TextTable:
             rows.append(
                 (
                     name,
-                    *(number_cell(value) for value in (mean, least, most)),
-                    number_cell(share, ".1f"),
-                    number_cell(run.median(f"time/hidden_{name}_s_mean")),
+                    *(NumberCell(value) for value in (mean, least, most)),
+                    NumberCell(share, ".1f"),
+                    NumberCell(run.median(f"time/hidden_{name}_s_mean")),
                 )
             )
     header = ("phase", "mean s", "fastest rank s", "slowest rank s", "share %", "in the background s")
-    return TextTable(
+    return ReportTable(
         header,
         tuple(rows),
         f"Seconds of an epoch over the ranks: {typical_epoch([run])}. The phases exclude "

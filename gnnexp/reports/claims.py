@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.provenance.installed import clash_problem, installed_entries
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.table import TextTable
+from gnnexp.reports.tables.table import ReportTable
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -35,7 +35,7 @@ class Verdicts:
         counts: number of claims by verdict, such as `holds`.
     """
 
-    table: TextTable
+    table: ReportTable
     counts: Mapping[str, int]
 
 

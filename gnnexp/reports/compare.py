@@ -11,7 +11,7 @@ from gnnexp.measure.phases import PHASES
 from gnnexp.record.runs import MACHINE, RecordedRun
 from gnnexp.reports.labels import flat_values
 from gnnexp.reports.metrics import typical_epoch, value_of
-from gnnexp.reports.table import TextTable
+from gnnexp.reports.tables.table import ReportTable
 
 _EPOCH = "time/epoch_s_mean"
 _PHASES = tuple(f"time/{name}_s_mean" for name in (*PHASES, "unaccounted"))
@@ -56,7 +56,7 @@ class Line(NamedTuple):
         return (0.0 if math.isnan(self.second) else self.second) - (0.0 if math.isnan(self.first) else self.first)
 
 
-def comparison_of(first: RecordedRun, second: RecordedRun) -> TextTable:
+def comparison_of(first: RecordedRun, second: RecordedRun) -> ReportTable:
     """Settings that differ, accuracy, and every metric, largest differences first; the verdict is the heading.
 
     Raises:
@@ -94,7 +94,7 @@ def comparison_of(first: RecordedRun, second: RecordedRun) -> TextTable:
         "B / A",
         "% of the difference",
     )
-    return TextTable(header, tuple(rows), _caption(first, second), verdict(epoch, phases))
+    return ReportTable(header, tuple(rows), _caption(first, second), verdict(epoch, phases))
 
 
 def verdict(epoch: Sequence[Line], phases: Sequence[Line]) -> str:

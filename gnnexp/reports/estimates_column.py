@@ -9,23 +9,24 @@ from collections.abc import Sequence
 from gnnexp.planning.estimate import estimate_epoch
 from gnnexp.planning.machine import Machine
 from gnnexp.reports.labels import setting_of
-from gnnexp.reports.metrics import number_cell
 from gnnexp.reports.paper_table import PublishedTable, any_of, place_of
 from gnnexp.reports.planned import has_rates, tells_enough
 from gnnexp.reports.published_cells import number_of, pairs_in_order
 from gnnexp.reports.published_graphs import work_as_published
-from gnnexp.reports.table import RunGroup, TextTable
+from gnnexp.reports.tables.cells import ABSENT, NumberCell
+from gnnexp.reports.tables.groups import RunGroup
+from gnnexp.reports.tables.table import ReportTable
 
 OUT_OF_MEMORY = "OOM"
 
 
 def with_estimates(
-    table: TextTable,
+    table: ReportTable,
     groups: Sequence[RunGroup],
     machine: Machine,
     paper: str = "",
     published: PublishedTable | None = None,
-) -> TextTable:
+) -> ReportTable:
     """`table` with a column of estimated seconds of an epoch on `machine`: after the paper's column, or at the end.
 
     Args:
@@ -61,7 +62,7 @@ def with_estimates(
             "devices, or on several of its nodes. The profile must have a rate of products in the run's "
             "train.matmul."
         )
-    return TextTable(header, rows, " ".join([table.caption, *notes]))
+    return ReportTable(header, rows, " ".join([table.caption, *notes]))
 
 
 def estimated_s(group: RunGroup, machine: Machine, paper: str = "", edge_rows: Sequence[str] = ()) -> float:
@@ -81,8 +82,8 @@ def estimated_s(group: RunGroup, machine: Machine, paper: str = "", edge_rows: S
     )
 
 
-def _cell(seconds: float) -> str:
-    return OUT_OF_MEMORY if math.isinf(seconds) else number_cell(seconds)
+def _cell(seconds: float) -> NumberCell:
+    return NumberCell(seconds, absent=OUT_OF_MEMORY if math.isinf(seconds) else ABSENT)
 
 
 def _against_paper(groups: Sequence[RunGroup], seconds: Sequence[float], published: PublishedTable) -> list[str]:

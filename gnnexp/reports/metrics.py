@@ -193,16 +193,3 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
 
     quantile = float(stdtrit(len(known) - 1, 0.975))
     return statistics.fmean(known), quantile * statistics.stdev(known) / math.sqrt(len(known))
-
-
-def number_cell(value: float, form: str = ".4g") -> str:
-    """A number, or a dash for NaN."""
-    return "–" if math.isnan(value) else f"{value:{form}}"
-
-
-def interval_cell(values: Sequence[float], form: str = ".4g") -> str:
-    """`1.23 ± 0.04`; without the interval for one value, `–` for none. Fixed decimals (`.4f`) apply to both numbers."""
-    mean, half = mean_and_interval(values)
-    if math.isnan(half):
-        return number_cell(mean, form)
-    return f"{mean:{form}} ± {half:{form if form.endswith('f') else '.2g'}}"

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gnnexp.measure.merit import is_share, lower_is_better
 from gnnexp.record.runs import MACHINE, RecordedRun
-from gnnexp.reports.metrics import number_cell, value_of
-from gnnexp.reports.table import TextTable
+from gnnexp.reports.metrics import value_of
+from gnnexp.reports.tables.cells import NumberCell, TableCell
+from gnnexp.reports.tables.table import ReportTable
 
 _HEADER = (
     "system",
@@ -30,7 +31,7 @@ _CAPTION = (
 )
 
 
-def make_overview(runs: Sequence[RecordedRun], sort: str = "best") -> TextTable:
+def make_overview(runs: Sequence[RecordedRun], sort: str = "best") -> ReportTable:
     """The table of all runs, one row per run; failed runs are last.
 
     Args:
@@ -42,10 +43,10 @@ def make_overview(runs: Sequence[RecordedRun], sort: str = "best") -> TextTable:
     failed = sorted((run for run in runs if run.status != "finished"), key=_date, reverse=True)
     named = len({run.machine for run in runs}) > 1
     rows = tuple((*_cells(run), *([run.machine] if named else [])) for run in (*ended, *failed))
-    return TextTable((*_HEADER, *([MACHINE] if named else [])), rows, f"{_CAPTION}{said}, failed ones last.")
+    return ReportTable((*_HEADER, *([MACHINE] if named else [])), rows, f"{_CAPTION}{said}, failed ones last.")
 
 
-def _cells(run: RecordedRun) -> tuple[str, ...]:
+def _cells(run: RecordedRun) -> tuple[TableCell, ...]:
     name, value = run.best("test")
     peaks = [value_of(run, f"memory/{tier}_peak_bytes") / 1e6 for tier in ("device", "host")]
     return (
@@ -55,7 +56,7 @@ def _cells(run: RecordedRun) -> tuple[str, ...]:
         str(run.provenance.get("choices", {}).get("paradigm")),
         _ranks(run),
         "–" if math.isnan(value) else f"{_shown(name, value)} {name.partition('/')[0]}",
-        *(number_cell(figure) for figure in (value_of(run, "time/epoch_s"), *peaks)),
+        *(NumberCell(figure) for figure in (value_of(run, "time/epoch_s"), *peaks)),
         run.outcome,
         _date(run)[:16].replace("T", " "),
         str(run.path),

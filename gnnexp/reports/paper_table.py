@@ -10,11 +10,14 @@ from typing import Any
 from gnnexp.components.signature import key_problems, parameters_of_dataclass, unknown
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.record.runs import RecordedRun
+from gnnexp.reports.comparison import shared_caption
 from gnnexp.reports.expression import evaluate, expression_problems
-from gnnexp.reports.metrics import interval_cell, mean_and_interval, metric_problems, value_of
+from gnnexp.reports.metrics import mean_and_interval, metric_problems, value_of
 from gnnexp.reports.published_cells import Cell, cells, number_of, pairs_in_order, papers, printed_value
 from gnnexp.reports.published_graphs import published_graph
-from gnnexp.reports.table import RunGroup, TextTable, shared_caption
+from gnnexp.reports.tables.cells import ABSENT, NumberCell, StatisticsCell, TableCell
+from gnnexp.reports.tables.groups import RunGroup
+from gnnexp.reports.tables.table import ReportTable
 
 EPOCH = "time/epoch_s"
 
@@ -137,27 +140,28 @@ def _setting_problems(where: str, settings: Mapping[str, Any], known: Sequence[C
     ]
 
 
-def make_paper_table(groups: Sequence[RunGroup], keys: Sequence[str], published: PublishedTable) -> TextTable:
+def make_paper_table(groups: Sequence[RunGroup], keys: Sequence[str], published: PublishedTable) -> ReportTable:
     """One row per group: for every quantity our value over seeds and the paper's. The caption compares the orders."""
     header = [name for quantity in published.columns for name in (quantity, f"{quantity}, paper")]
     if published.over:
         header += [f"x {published.over}", f"x {published.over}, paper"]
     rows = [(*group.labels, *_cells(group, groups, published)) for group in groups]
-    return TextTable((*keys, *header), tuple(rows), _caption(groups, keys, published))
+    return ReportTable((*keys, *header), tuple(rows), _caption(groups, keys, published))
 
 
-def _cells(group: RunGroup, groups: Sequence[RunGroup], published: PublishedTable) -> list[str]:
+def _cells(group: RunGroup, groups: Sequence[RunGroup], published: PublishedTable) -> list[TableCell]:
     one = any_of(group)
-    found = []
+    found: list[TableCell] = []
     for quantity, metric in published.columns.items():
-        values = _values(group.runs, metric)
-        found += [interval_cell(values) if group.runs else group.verdict, published.printed(one, quantity)]
+        values = tuple(_values(group.runs, metric))
+        ours = StatisticsCell(values, absent=ABSENT if group.runs else group.verdict)
+        found += [ours, published.printed(one, quantity)]
     if published.over:
         found += _ratios(group, groups, published)
     return found
 
 
-def _ratios(group: RunGroup, groups: Sequence[RunGroup], published: PublishedTable) -> list[str]:
+def _ratios(group: RunGroup, groups: Sequence[RunGroup], published: PublishedTable) -> list[NumberCell]:
     """Ours and the paper's: the last column divided by that of the `over` row of the same graph and model."""
     quantity, metric = list(published.columns.items())[-1]
     base = next(
@@ -170,10 +174,10 @@ def _ratios(group: RunGroup, groups: Sequence[RunGroup], published: PublishedTab
         None,
     )
     if base is None:
-        return ["–", "–"]
+        return [NumberCell(math.nan), NumberCell(math.nan)]
     ours = _mean(group, metric) / _mean(base, metric)
     papers = [number_of(published.printed(any_of(member), quantity)) for member in (group, base)]
-    return ["–" if math.isnan(value) else f"{value:.2f}" for value in (ours, papers[0] / papers[1])]
+    return [NumberCell(value, ".2f") for value in (ours, papers[0] / papers[1])]
 
 
 def _caption(groups: Sequence[RunGroup], keys: Sequence[str], published: PublishedTable) -> str:

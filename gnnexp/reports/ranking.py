@@ -10,10 +10,10 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.planning.machine import Machine
 from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.labels import setting_of
-from gnnexp.reports.metrics import number_cell
 from gnnexp.reports.planned import RunEstimate, Scale, has_rates, plan, tells_enough
 from gnnexp.reports.published_cells import pairs_in_order
-from gnnexp.reports.table import TextTable
+from gnnexp.reports.tables.cells import ABSENT, NumberCell, TableCell
+from gnnexp.reports.tables.table import ReportTable
 
 _COLUMNS = (
     "system",
@@ -47,7 +47,7 @@ _FIX = "choose profiles with as many ranks as runs have (--hardware all: every o
 
 def make_ranking(
     runs: Sequence[RecordedRun], machines: Sequence[Machine], scale: Scale = 1.0, untold: Sequence[str] = ()
-) -> TextTable:
+) -> ReportTable:
     """The ranking table: a row per run and machine, the fastest of a group first.
 
     Args:
@@ -84,14 +84,14 @@ def make_ranking(
         *_left_out(runs, machines, estimates),
         *([f"Profiles without enough numbers: {', '.join(untold)}."] if untold else []),
     ]
-    return TextTable((*_COLUMNS, *(["measured on"] if len(kinds) > 1 else [])), tuple(rows), " ".join(notes))
+    return ReportTable((*_COLUMNS, *(["measured on"] if len(kinds) > 1 else [])), tuple(rows), " ".join(notes))
 
 
 def _measured_on(one: RunEstimate) -> str:
     return "–" if math.isnan(one.measured_s) else one.run.machine
 
 
-def _cells(planned: RunEstimate, place: int) -> tuple[str, ...]:
+def _cells(planned: RunEstimate, place: int) -> tuple[TableCell, ...]:
     setting, estimate = setting_of(planned.run), planned.estimate
     seconds = (
         estimate.sample_s,
@@ -110,12 +110,12 @@ def _cells(planned: RunEstimate, place: int) -> tuple[str, ...]:
         setting.model,
         str(setting.ranks),
         planned.machine.name,
-        *(f"{value:.4g}" for value in seconds),
-        f"{estimate.device_bytes / 1e9:.3g}",
+        *map(NumberCell, seconds),
+        NumberCell(estimate.device_bytes / 1e9, ".3g"),
         str(place) if estimate.fits else "OOM",
-        *map(number_cell, compared[:2]),
-        "OOM" if planned.published_oom else number_cell(compared[2]),
-        number_cell(compared[3]),
+        *map(NumberCell, compared[:2]),
+        NumberCell(compared[2], absent="OOM" if planned.published_oom else ABSENT),
+        NumberCell(compared[3]),
     )
 
 

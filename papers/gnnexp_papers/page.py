@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.table import TextTable
+from gnnexp.reports.tables.table import ReportTable
 from gnnexp_papers.chance import chances, is_of_balance
 from gnnexp_papers.claim import Check, Claim, Expects
 from gnnexp_papers.evaluate import Outcome, needs_estimate, outcome, prints_mean, spread_of, taken
@@ -52,11 +52,13 @@ def evaluated(claims: Sequence[Claim], runs_of: Mapping[str, Sequence[RecordedRu
     return [outcome(claim, runs_of) for claim in claims]
 
 
-def make_table(outcomes: Sequence[Outcome]) -> TextTable:
+def make_table(outcomes: Sequence[Outcome]) -> ReportTable:
     """The claims table, one row per claim."""
     counts = Counter(one.verdict for one in outcomes)
     verdicts = ", ".join(f"{count} {word}" for word, count in counts.most_common())
-    return TextTable(_COLUMNS, tuple(_row(one) for one in outcomes), f"{len(outcomes)} claims: {verdicts}. {_CAPTION}")
+    return ReportTable(
+        _COLUMNS, tuple(_row(one) for one in outcomes), f"{len(outcomes)} claims: {verdicts}. {_CAPTION}"
+    )
 
 
 def sweeps_of(claims: Sequence[Claim]) -> tuple[str, ...]:

@@ -14,14 +14,14 @@ from gnnexp.reports.claims import GROUP, installed_papers
 
 MODULE = """
 from gnnexp.reports.claims import Claims, Verdicts
-from gnnexp.reports.table import TextTable
+from gnnexp.reports.tables.table import ReportTable
 
 
 class Mine(Claims):
     sweeps = ("mine_table1",)
 
     def verdicts(self, runs):
-        return Verdicts(TextTable(("claim", "runs"), (("it is fast", str(len(runs))),), "One claim."), {"not run": 1})
+        return Verdicts(ReportTable(("claim", "runs"), (("it is fast", str(len(runs))),), "One claim."), {"not run": 1})
 
 
 MINE, OTHER = Mine(), "no claims"

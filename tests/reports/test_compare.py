@@ -10,6 +10,7 @@ import pytest
 from gnnexp.errors import DataError
 from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.compare import comparison_of
+from gnnexp.reports.tables.markdown import markdown_of
 
 FIRST = {
     "time/epoch_s_mean": 10.0,
@@ -107,7 +108,7 @@ def test_the_sentence_names_what_explains_the_difference() -> None:
         "Both take equally long: 10 s an epoch and 10.1 s."
     )
     assert comparison_of(make_run("a", {}), make_run("b", {})).heading == "One of the runs has no epoch time."
-    assert table.markdown().startswith(table.heading)
+    assert markdown_of(table).startswith(table.heading)
 
 
 def test_runs_that_did_not_finish_are_refused_both_at_once() -> None:

@@ -12,10 +12,11 @@ from gnnexp.planning.estimate import estimate_epoch
 from gnnexp.planning.machine import Machine
 from gnnexp.planning.work import work_of
 from gnnexp.record.runs import RecordedRun
+from gnnexp.reports.comparison import make_columns
 from gnnexp.reports.estimates_column import estimated_s, with_estimates
 from gnnexp.reports.paper_table import PublishedTable, make_paper_table
 from gnnexp.reports.paper_table import make_paper_table as make_published
-from gnnexp.reports.table import RunGroup, make_columns
+from gnnexp.reports.tables.groups import RunGroup
 
 MACHINE = Machine(
     "box",

@@ -15,11 +15,13 @@ from gnnexp.provenance.machine import Node
 from gnnexp.record.runs import MACHINE, RecordedRun, read_run
 from gnnexp.reports import answer, overview
 from gnnexp.reports.compare import comparison_of
+from gnnexp.reports.comparison import make_columns, make_table
 from gnnexp.reports.figures.draw import draw_figure
 from gnnexp.reports.figures.panels import Figure, panels_of_figure
 from gnnexp.reports.labels import label_runs
 from gnnexp.reports.query import query_names
-from gnnexp.reports.table import TextTable, group_runs, make_columns, make_table, row_keys, stack
+from gnnexp.reports.tables.groups import group_runs, row_keys
+from gnnexp.reports.tables.table import ReportTable, stack
 
 SMALL = Node("a1", "EPYC", 2, (), "2.13.0")
 LARGE = Node("b1", "Xeon", 64, ("A100",), "2.13.0")
@@ -122,7 +124,8 @@ def test_figures_of_a_query_are_drawn_for_each_machine(
 
 def test_stacked_tables_keep_every_column() -> None:
     both = stack(
-        {"a": TextTable(("x", "y"), (("1", "2"),), "c.", "h."), "b": TextTable(("y", "z"), (("3", "4"),), "c.")}, "m"
+        {"a": ReportTable(("x", "y"), (("1", "2"),), "c.", "h."), "b": ReportTable(("y", "z"), (("3", "4"),), "c.")},
+        "m",
     )
     assert both.header == ("m", "x", "y", "z")
     assert both.rows == (("a", "1", "2", "–"), ("b", "–", "3", "4"))

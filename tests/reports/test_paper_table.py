@@ -10,7 +10,7 @@ import pytest
 from gnnexp.errors import ConfigError
 from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.paper_table import make_paper_table, read_published
-from gnnexp.reports.table import RunGroup
+from gnnexp.reports.tables.groups import RunGroup
 
 OPTIONS = {
     "paper": "gsplit",

@@ -17,11 +17,16 @@ from run_folder import metrics_of, write_epochs, write_job, write_result
 
 from gnnexp.errors import DataError
 from gnnexp.record.runs import RecordedRun, find_runs, read_run
+from gnnexp.reports.comparison import make_table
 from gnnexp.reports.figures.drawing import BarPart, draw_stack, empty_figure, save_figure
 from gnnexp.reports.figures.panels import Figure, Panel
 from gnnexp.reports.figures.stacked import draw_stacked
 from gnnexp.reports.metrics import interval_cell
-from gnnexp.reports.table import RunGroup, TextTable, group_runs, make_table, row_keys
+from gnnexp.reports.tables.data import csv_of
+from gnnexp.reports.tables.groups import RunGroup, group_runs, row_keys
+from gnnexp.reports.tables.markdown import markdown_of
+from gnnexp.reports.tables.table import ReportTable
+from gnnexp.reports.tables.terminal import terminal_table
 
 
 def make_run(
@@ -86,10 +91,10 @@ def test_a_partitioner_that_partitioned_nothing_is_none(tmp_path: Path) -> None:
     assert refused.label("partitioner") == "metis", "it would have been partitioned"
 
 
-def printed(table: TextTable, width: int) -> list[str]:
+def printed(table: ReportTable, width: int) -> list[str]:
     """What stands between the lines of a table of `width` characters."""
     console = Console(width=width, file=io.StringIO())
-    console.print(table.rich(width))
+    console.print(terminal_table(table, width))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert max(map(len, text.splitlines())) <= width
     return [cell.strip() for line in text.splitlines() for cell in re.split("[│┃]", line)]
@@ -99,7 +104,7 @@ def printed(table: TextTable, width: int) -> list[str]:
 @pytest.mark.parametrize(("columns", "rows"), [(2, 1), (13, 1), (13, 2), (20, 3)])
 def test_numbers_stand_whole_where_there_is_room_for_them(width: int, columns: int, rows: int) -> None:
     cells = [[f"{row}{column}.1234 ± 0.0{column}" for column in range(columns)] for row in range(rows)]
-    table = TextTable(
+    table = ReportTable(
         ("a long name", *(f"bytes {column}" for column in range(columns))),
         tuple(("word " * 20, *row) for row in cells),
         "",
@@ -119,7 +124,7 @@ def test_a_table_that_is_too_wide_is_cut_into_tables_with_the_same_labels() -> N
         (system, "sage", *more, *(f"{number + place / 8:.4f}" for place in range(13)))
         for number, (system, *more) in enumerate(kinds)
     )
-    seen = printed(TextTable(header, rows, "what it means"), 80)
+    seen = printed(ReportTable(header, rows, "what it means"), 80)
     assert {cell for row in rows for place, cell in enumerate(row) if place != 1} <= {*seen}, "no cell is folded"
     assert seen[0] == "in all rows: model sage"
     assert seen.count("workers") == seen.count("dataset") == seen.count("distdgl") // 4 > 1
@@ -144,11 +149,11 @@ def test_the_cells_are_the_records(tmp_path: Path) -> None:
         "gradients MB": "0.001",
         "runs": "1",
     }
-    assert [tuple(line) for line in csv.reader(io.StringIO(table.csv()))] == [table.header, *table.rows]
-    lines = table.markdown().splitlines()
+    assert [tuple(line) for line in csv.reader(io.StringIO(csv_of(table)))] == [table.header, *table.rows]
+    lines = markdown_of(table).splitlines()
     assert [tuple(line.strip("| ").split(" | ")) for line in (lines[0], *lines[2:4])] == [table.header, *table.rows]
     assert "median of the 3 epochs after the first, which warms up and is left out" in table.caption
-    assert table.rich(200, "x").row_count == 2
+    assert terminal_table(table, 200, "x").row_count == 2
 
 
 def test_rows_say_that_their_runs_executed_different_code(tmp_path: Path) -> None:
@@ -169,7 +174,7 @@ def test_a_run_that_was_made_again_is_named(tmp_path: Path) -> None:
 
 def test_texts_of_records_are_no_markup_in_markdown() -> None:
     evil = "<script>alert(1)</script> [x](javascript:alert(1)) a|b\nc"
-    text = TextTable((evil, "n"), ((evil, "1"),), f"caption {evil}", f"heading {evil}").markdown()
+    text = ReportTable((evil, "n"), ((evil, "1"),), f"caption {evil}", f"heading {evil}").markdown()
     assert "<" not in text and "](" not in text
     heading, _, *table, _, caption = text.splitlines()
     assert heading.startswith("heading &lt;script>") and caption.startswith("caption &lt;script>")

@@ -10,10 +10,10 @@ from typing import Any
 from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.answer import answers_of, draw_answer, table_of
 from gnnexp.reports.query import read_query
-from gnnexp.reports.table import TextTable
+from gnnexp.reports.tables.table import ReportTable
 
 
-def table(name: str, runs: Sequence[RecordedRun]) -> TextTable:
+def table(name: str, runs: Sequence[RecordedRun]) -> ReportTable:
     return table_of(answers_of(read_query(name, "query"), runs))
 
 
@@ -28,6 +28,6 @@ def figures(name: str, runs: Sequence[RecordedRun], folder: Path, title: str = "
     return draw_answer(query, answers_of(query, runs), folder, title)
 
 
-def both_of(name: str) -> tuple[Callable[[Sequence[RecordedRun]], TextTable], Callable[..., list[Path]]]:
+def both_of(name: str) -> tuple[Callable[[Sequence[RecordedRun]], ReportTable], Callable[..., list[Path]]]:
     """Of a query: what makes its table, and what saves its figures."""
     return partial(table, name), partial(figures, name)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gnnexp.reports.figures.drawing import empty_figure
 from gnnexp.reports.page.page import NamedTable, Page, PageFigure, RunLine
-from gnnexp.reports.table import TextTable
+from gnnexp.reports.tables.table import ReportTable
 
 NASTY = ('<script>alert("1")</script>', "a & b <i>", '"><img src=http://127.0.0.1:9/x>', "'quoted' </table>")
 _VOID = {"meta", "input", "br", "link", "img"}
@@ -31,7 +31,7 @@ def nasty_page(folder: Path) -> Page:
         ("p3", "–", "2", "12"),
         ("gsplit", "100.0", "33", "3"),
     ]
-    data = TextTable(("epoch", NASTY[0]), tuple((str(n), NASTY[2]) for n in range(3)), "")
+    data = ReportTable(("epoch", NASTY[0]), tuple((str(n), NASTY[2]) for n in range(3)), "")
     return Page(
         title=NASTY[0],
         description=NASTY[2],
@@ -40,7 +40,9 @@ def nasty_page(folder: Path) -> Page:
         version="0.1.0",
         provenance=[("machine", NASTY[1])],
         notes=[NASTY[0]],
-        tables=[NamedTable(NASTY[1], TextTable(("system", "acc/test %", "rows", NASTY[3]), tuple(numbers), NASTY[2]))],
+        tables=[
+            NamedTable(NASTY[1], ReportTable(("system", "acc/test %", "rows", NASTY[3]), tuple(numbers), NASTY[2]))
+        ],
         figures=[
             PageFigure(draw(folder / "a.svg", "first & <second>"), NASTY[0], NASTY[2], data),
             PageFigure(draw(folder / "b.svg"), "b", "b"),

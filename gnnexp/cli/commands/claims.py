@@ -17,7 +17,9 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.record.runs import REPORTS
 from gnnexp.reports.claims import Claims, installed_papers, load_claims
 from gnnexp.reports.sweep_runs import sweeps_run
-from gnnexp.reports.table import save_table
+from gnnexp.reports.tables.data import document_of
+from gnnexp.reports.tables.save import save_table
+from gnnexp.reports.tables.terminal import terminal_table
 
 # Number of columns that fit on a terminal; the files have all columns.
 _SHOWN = 8
@@ -49,7 +51,7 @@ def _show(console: Console, paper: str, claims: Claims, out: Path) -> dict[str, 
     """Print and save the verdicts of a paper; returns them as a document."""
     runs = {sweep: ran.runs for sweep, ran in sweeps_run(claims.sweeps).items()}
     verdicts = claims.verdicts(runs)
-    console.print(verdicts.table.first(_SHOWN).rich(console.width, f"claims of {paper}"))
+    console.print(terminal_table(verdicts.table.first(_SHOWN), console.width, f"claims of {paper}"))
     missing = [sweep for sweep in claims.sweeps if not runs.get(sweep)]
     if missing:
         console.print(f"not run here: {', '.join(missing)} (gnnexp sweep NAME)", soft_wrap=True)
@@ -57,4 +59,4 @@ def _show(console: Console, paper: str, claims: Claims, out: Path) -> dict[str, 
     counts = Counter(verdicts.counts)
     console.print(", ".join(f"{count} {word}" for word, count in counts.most_common()), soft_wrap=True)
     console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
-    return {"verdicts": dict(counts), "not_run": missing, "table": verdicts.table.document(), "files": files}
+    return {"verdicts": dict(counts), "not_run": missing, "table": document_of(verdicts.table), "files": files}

@@ -14,7 +14,9 @@ from gnnexp.planning.machine import ALL, Machine, all_machines, machines_named
 from gnnexp.record.runs import REPORTS
 from gnnexp.reports.planned import Scale
 from gnnexp.reports.ranking import make_ranking
-from gnnexp.reports.table import save_table
+from gnnexp.reports.tables.data import document_of
+from gnnexp.reports.tables.save import save_table
+from gnnexp.reports.tables.terminal import terminal_table
 
 
 def main(options: argparse.Namespace) -> Answer:
@@ -24,10 +26,10 @@ def main(options: argparse.Namespace) -> Answer:
     choice = choose([str(named_run(name)) for name in options.names], "plan")
     table = make_ranking(choice.runs, machines, scale, untold)
     console = make_console()
-    console.print(table.rich(console.width, f"plan {choice.name}"))
+    console.print(terminal_table(table, console.width, f"plan {choice.name}"))
     files = save_table(table, REPORTS / choice.name, "plan", ("md", "csv"))
     console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
-    return Answer({"plan": choice.name, "table": table.document(), "files": files})
+    return Answer({"plan": choice.name, "table": document_of(table), "files": files})
 
 
 def _machines(words: str, config_dir: str | None) -> tuple[list[Machine], list[str]]:

@@ -33,6 +33,7 @@ from gnnexp.reports import overview, paper_table
 from gnnexp.reports.answer import answers_of, draw_answer, table_of
 from gnnexp.reports.budgets import of_runs
 from gnnexp.reports.compare import comparison_of
+from gnnexp.reports.comparison import make_columns, make_table
 from gnnexp.reports.estimates_column import with_estimates
 from gnnexp.reports.figures.draw import draw_all, usual_figures
 from gnnexp.reports.layout import ReportLayout, layout_of, read_layout
@@ -41,7 +42,11 @@ from gnnexp.reports.overview import ORDERS
 from gnnexp.reports.page.page import several_versions
 from gnnexp.reports.query import is_query, query_names, read_query
 from gnnexp.reports.sweep_runs import SweepRuns, sweeps_run
-from gnnexp.reports.table import TextTable, group_runs, make_columns, make_table, row_keys, save_table
+from gnnexp.reports.tables.data import document_of
+from gnnexp.reports.tables.groups import group_runs, row_keys
+from gnnexp.reports.tables.save import save_table
+from gnnexp.reports.tables.table import ReportTable
+from gnnexp.reports.tables.terminal import terminal_table
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import REPORT_FILE, read_report, undelivered, undelivered_reports
 from gnnexp.trackers.delivery import read_run_record as read_record
@@ -74,7 +79,7 @@ def main(options: argparse.Namespace) -> Answer:
     return show(console, choice, out, formats)
 
 
-def _list_runs(sort: str | None) -> TextTable:
+def _list_runs(sort: str | None) -> ReportTable:
     """A table of all runs below `runs/` that have ended."""
     if sort is not None and sort not in ORDERS:
         raise ConfigError(unknown("--sort", sort, sort, ORDERS))
@@ -84,7 +89,7 @@ def _list_runs(sort: str | None) -> TextTable:
     return overview.make_overview(runs, sort or ORDERS[0])
 
 
-def compare_runs(names: Sequence[str]) -> TextTable:
+def compare_runs(names: Sequence[str]) -> ReportTable:
     """The comparison of two run directories."""
     wrong = [
         Problem("report compare", name, "must be a run directory", "gnnexp report lists them")
@@ -102,14 +107,14 @@ def compare_runs(names: Sequence[str]) -> TextTable:
     return comparison_of(*(run for run in runs if run is not None))
 
 
-def tell(console: Console, table: TextTable, name: str, out: Path | None, formats: Sequence[str]) -> Answer:
+def tell(console: Console, table: ReportTable, name: str, out: Path | None, formats: Sequence[str]) -> Answer:
     """Print a table that belongs to no sweep, and save it if formats are given."""
     if table.heading:
         console.print(table.heading, soft_wrap=True)
-    console.print(table.rich(console.width, name))
+    console.print(terminal_table(table, console.width, name))
     if files := save_table(table, out or REPORTS / name, name, formats) if formats else []:
         console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
-    return Answer({"report": name, "tables": {name: table.document()}, "files": files})
+    return Answer({"report": name, "tables": {name: document_of(table)}, "files": files})
 
 
 def of_sweep(name: str, ran: SweepRuns) -> ReportSubject:
@@ -219,7 +224,7 @@ def show(
         console.print(line, soft_wrap=True)
     for name, table in tables.items():
         tables[name] = replace(table, caption=" ".join([table.caption, *notes]))
-        console.print(tables[name].rich(console.width, f"report {choice.name}"))
+        console.print(terminal_table(tables[name], console.width, f"report {choice.name}"))
     files = [*figures, *drawn]
     files += [file for name, table in tables.items() for file in save_table(table, folder, name, formats)]
     files.append(publish(choice, out, tables, data, files, console))
@@ -227,7 +232,7 @@ def show(
         console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
     console.print("next: `gnnexp ui` (or `make ui`) for the dashboard, `gnnexp report` for all runs", soft_wrap=True)
     return Answer(
-        {"report": choice.name, "tables": {name: table.document() for name, table in tables.items()}, "files": files}
+        {"report": choice.name, "tables": {name: document_of(table) for name, table in tables.items()}, "files": files}
     )
 
 
@@ -241,7 +246,7 @@ def side_by_side(runs: Sequence[RecordedRun]) -> list[str]:
     ]
 
 
-def _comparison(layout: ReportLayout, runs: Sequence[RecordedRun]) -> TextTable:
+def _comparison(layout: ReportLayout, runs: Sequence[RecordedRun]) -> ReportTable:
     keys = row_keys(runs, layout.rows)
     groups = group_runs(runs, keys)
     if layout.published:

@@ -44,7 +44,9 @@ from gnnexp.record.ending import deliver, finalize_or_report, refused_by_disk, u
 from gnnexp.record.records import RESULT_FILE, write_json, write_text
 from gnnexp.record.runs import RecordedRun, read_run
 from gnnexp.reports import breakdown
-from gnnexp.reports.table import group_runs, make_table, row_keys
+from gnnexp.reports.comparison import make_table
+from gnnexp.reports.tables.groups import group_runs, row_keys
+from gnnexp.reports.tables.terminal import terminal_table
 from gnnexp.trackers.base import Tracker
 from gnnexp.trackers.delivery import read_delivery
 from gnnexp.trackers.follow import Follower, Followers, start_delivery
@@ -289,7 +291,7 @@ def tell_result(run_dir: Path, console: Console) -> None:
     if lost := lost_model(run):
         console.print(marked("warning", "yellow", f" {lost}"), soft_wrap=True)
     keys = row_keys([run], ("system", "dataset", "model"))
-    console.print(make_table(group_runs([run], keys), keys).rich(console.width))
+    console.print(terminal_table(make_table(group_runs([run], keys), keys), console.width))
     store = tracker_of(run.config).where()
     delivered = store and read_delivery(run_dir, store).done
     console.print(f"result: {run_dir / RESULT_FILE}" + ("   dashboard: gnnexp ui" if delivered else ""), soft_wrap=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,10 +14,12 @@ from gnnexp.reports.figures.drawing import (
     finish_figure,
     name_bars,
     panel_figure,
+    whiskers,
 )
 from gnnexp.reports.figures.panels import Figure, Panel, caption_of
-from gnnexp.reports.metrics import axis_of, mean_and_interval, values_of
-from gnnexp.reports.table import TextTable
+from gnnexp.reports.metrics import axis_of, values_of
+from gnnexp.reports.tables.cells import StatisticsCell
+from gnnexp.reports.tables.table import ReportTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,59 +31,51 @@ def draw_bars(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
     rows = []
     for axes, panel in zip(spaces, panels, strict=True):
         cells = [
-            [mean_and_interval(values_of(group.runs, metric)) for group in panel.series.values()] for metric in figure.y
+            [StatisticsCell(tuple(values_of(group.runs, metric)), ".6g") for group in panel.series.values()]
+            for metric in figure.y
         ]
         (_stacked if figure.stacked else _grouped)(axes, figure, cells)
         name_bars(axes, panel.series)
         _verdicts(axes, panel)
         _scale(axes, figure)
-        for number, (name, group) in enumerate(panel.series.items()):
+        for number, name in enumerate(panel.series):
             rows += [
-                (
-                    panel.title,
-                    name,
-                    metric,
-                    f"{mean:.6g}",
-                    "" if math.isnan(half) else f"{half:.3g}",
-                    str(len(group.runs)),
-                )
+                (panel.title, name, metric, of_metric[number])
                 for metric, of_metric in zip(figure.y, cells, strict=True)
-                for mean, half in [of_metric[number]]
-                if not math.isnan(mean)
+                if of_metric[number].values
             ]
     caption = caption_of(panels, figure.y)
     finish_figure(canvas, caption)
-    return DrawnFigure(canvas, TextTable(("panel", "series", "metric", "mean", "95 % ±", "runs"), tuple(rows), caption))
+    return DrawnFigure(canvas, ReportTable(("panel", "series", "metric", "value"), tuple(rows), caption))
 
 
-Found = Sequence[Sequence[tuple[float, float]]]  # mean and half interval, by metric and series
+Cells = Sequence[Sequence[StatisticsCell]]  # by metric and series
 
 
-def _grouped(axes: Axes, figure: Figure, cells: Found) -> None:
+def _grouped(axes: Axes, figure: Figure, cells: Cells) -> None:
     width = 0.8 / len(figure.y)
     for number, (metric, of_metric) in enumerate(zip(figure.y, cells, strict=True)):
         label, factor = axis_of(metric)
         places = [place + width * (number + 0.5) - 0.4 for place in range(len(of_metric))]
-        if all(math.isnan(mean) for mean, _ in of_metric):
+        if not any(cell.values for cell in of_metric):
             continue  # the caption names it
-        halves = [0.0 if math.isnan(half) else factor * half for _, half in of_metric]
         axes.bar(
             places,
-            [factor * mean for mean, _ in of_metric],
+            [factor * cell.mean for cell in of_metric],
             width,
             color=colour_of(number),
             label=label,
-            yerr=halves if any(halves) else None,
+            yerr=whiskers(of_metric, factor),
             capsize=2,
         )
 
 
-def _stacked(axes: Axes, figure: Figure, found: Found) -> None:
+def _stacked(axes: Axes, figure: Figure, found: Cells) -> None:
     """Stacked bars. A metric that was not recorded has height 0, and the caption names it."""
     parts = []
     for number, (metric, of_metric) in enumerate(zip(figure.y, found, strict=True)):
         label, factor = axis_of(metric)
-        heights = [0.0 if math.isnan(mean) else factor * mean for mean, _ in of_metric]
+        heights = [factor * cell.mean if cell.values else 0.0 for cell in of_metric]
         parts.append(BarPart(label, colour_of(number), heights))
     draw_stack(axes, range(len(found[0])), parts)
 

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.figures.drawing import DrawnFigure, colour_of, finish_figure, panel_figure
 from gnnexp.reports.figures.panels import Figure, Panel, caption_of, series_names
-from gnnexp.reports.metrics import axis_of, epoch_value, mean_and_interval
-from gnnexp.reports.table import RunGroup, TextTable
+from gnnexp.reports.metrics import axis_of, epoch_value
+from gnnexp.reports.tables.cells import NumberCell, StatisticsCell, TableCell
+from gnnexp.reports.tables.groups import RunGroup
+from gnnexp.reports.tables.table import ReportTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,8 +62,8 @@ def draw_curves(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
             axes.locator_params("x", integer=True)
     caption = caption_of(panels, first=_first(figure, sorted(metrics), lacking))
     finish_figure(canvas, caption)
-    header = ("panel", "series", "metric", "epoch", "seconds", "mean", "95 % ±", "runs")
-    return DrawnFigure(canvas, TextTable(header, tuple(rows), caption))
+    header = ("panel", "series", "metric", "epoch", "seconds", "value")
+    return DrawnFigure(canvas, ReportTable(header, tuple(rows), caption))
 
 
 def metric_of(group: RunGroup) -> str:
@@ -95,32 +97,24 @@ def _points(run: RecordedRun, metric: str) -> dict[int, tuple[float, float]]:
 
 def _curve(axes: Axes, curve: Sequence[CurvePoint], factor: float, name: str, number: int, *, by_time: bool) -> None:
     places = [moment.seconds if by_time else float(moment.epoch) for moment in curve]
-    intervals = [mean_and_interval(moment.values) for moment in curve]
-    means = [factor * mean for mean, _ in intervals]
-    halves = [0.0 if math.isnan(half) else factor * half for _, half in intervals]
+    cells = [StatisticsCell(moment.values, ".6g") for moment in curve]
+    means = [factor * cell.mean for cell in cells]
     few = len(curve) <= 12
     axes.plot(
         places, means, label=name, color=colour_of(number), linewidth=1.3, marker="o" if few else "", markersize=3
     )
     axes.fill_between(
         places,
-        [mean - half for mean, half in zip(means, halves, strict=True)],
-        [mean + half for mean, half in zip(means, halves, strict=True)],
+        [factor * cell.bounds[0] for cell in cells],
+        [factor * cell.bounds[1] for cell in cells],
         color=colour_of(number),
         alpha=0.2,
         linewidth=0,
     )
 
 
-def _cells(moment: CurvePoint) -> tuple[str, ...]:
-    mean, half = mean_and_interval(moment.values)
-    return (
-        str(moment.epoch),
-        "" if math.isnan(moment.seconds) else f"{moment.seconds:.6g}",
-        f"{mean:.6g}",
-        "" if math.isnan(half) else f"{half:.3g}",
-        str(len(moment.values)),
-    )
+def _cells(moment: CurvePoint) -> tuple[TableCell, ...]:
+    return (str(moment.epoch), NumberCell(moment.seconds, ".6g"), StatisticsCell(moment.values, ".6g"))
 
 
 def _first(figure: Figure, metrics: Sequence[str], lacking: Sequence[str]) -> str:

@@ -9,7 +9,8 @@ from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.figures import bars, curves, lines, load_range, matrix, stacked
 from gnnexp.reports.figures.drawing import DrawnFigure, save
 from gnnexp.reports.figures.panels import Figure, Panel, panels_of_figure
-from gnnexp.reports.table import TextTable, save_table
+from gnnexp.reports.tables.save import save_table
+from gnnexp.reports.tables.table import ReportTable
 
 _DRAW: Mapping[str, Callable[[Figure, Sequence[Panel]], DrawnFigure]] = {
     "stacked": stacked.draw_stacked,
@@ -28,7 +29,7 @@ def draw_figure(figure: Figure, runs: Sequence[RecordedRun], rows: Sequence[str]
 
 def draw_all(
     figures: Sequence[Figure], runs: Sequence[RecordedRun], rows: Sequence[str], folder: Path, title: str
-) -> tuple[list[Path], dict[str, TextTable]]:
+) -> tuple[list[Path], dict[str, ReportTable]]:
     """Save each figure as png and svg, its data as csv, in `folder`. Return the files and the data by figure name."""
     files, data = [], {}
     for figure in figures:

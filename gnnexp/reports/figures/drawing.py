@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gnnexp.files.disk import write_bytes
-from gnnexp.reports.table import TextTable
+from gnnexp.reports.tables.cells import StatisticsCell
+from gnnexp.reports.tables.table import ReportTable
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -36,7 +37,14 @@ class DrawnFigure(NamedTuple):
     """A figure and the data that it shows; the table's caption is the figure's caption."""
 
     canvas: Figure
-    table: TextTable
+    table: ReportTable
+
+
+def whiskers(cells: Sequence[StatisticsCell], factor: float) -> tuple[list[float], list[float]] | None:
+    """Lengths below and above each mean, of the range or the interval that the table shows; None if there is none."""
+    below = [factor * (cell.mean - cell.bounds[0]) if cell.spread else 0.0 for cell in cells]
+    above = [factor * (cell.bounds[1] - cell.mean) if cell.spread else 0.0 for cell in cells]
+    return (below, above) if any(below) or any(above) else None
 
 
 def colour_of(number: int) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gnnexp.reports.figures.drawing import DrawnFigure, colour_of, finish_figure, mark_of, panel_figure
+from gnnexp.reports.figures.drawing import DrawnFigure, colour_of, finish_figure, mark_of, panel_figure, whiskers
 from gnnexp.reports.figures.panels import Figure, Panel, caption_of, series_names
-from gnnexp.reports.metrics import axis_of, mean_and_interval, values_of
-from gnnexp.reports.table import RunGroup, TextTable, group_runs
+from gnnexp.reports.metrics import axis_of, values_of
+from gnnexp.reports.tables.cells import NumberCell, StatisticsCell
+from gnnexp.reports.tables.groups import RunGroup, group_runs
+from gnnexp.reports.tables.table import ReportTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,14 +27,11 @@ class Point:
 
     Attributes:
         x: place along the axis.
-        mean, half: mean over the runs, and half the width of its 95 % interval (NaN for one run).
-        count: number of runs.
+        cell: the metric over the runs.
     """
 
     x: float
-    mean: float
-    half: float
-    count: int
+    cell: StatisticsCell
 
 
 def draw_lines(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
@@ -50,22 +48,11 @@ def draw_lines(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
             left_out += [f"{name} with {figure.x}={value}" for value in others]
             number = names.index(name)
             places |= {point.x for point in points}
-            means += [point.mean for point in points]
+            means += [point.cell.mean for point in points]
             _line(axes, points, factor, name, number)
             if figure.ideal and points:
                 means += _ideal(axes, points, factor, number)
-            rows += [
-                (
-                    panel.title,
-                    name,
-                    f"{mark.x:g}",
-                    metric,
-                    f"{mark.mean:.6g}",
-                    "" if math.isnan(mark.half) else f"{mark.half:.3g}",
-                    str(mark.count),
-                )
-                for mark in points
-            ]
+            rows += [(panel.title, name, NumberCell(point.x, "g"), metric, point.cell) for point in points]
         _scales(axes, figure, sorted(places), [factor * mean for mean in means])
         axes.set_xlabel(figure.x)
         axes.set_ylabel(label)
@@ -74,9 +61,7 @@ def draw_lines(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
     ]
     caption = caption_of(panels, figure.y, places=together) + _notes(figure, left_out)
     finish_figure(canvas, caption)
-    return DrawnFigure(
-        canvas, TextTable(("panel", "series", figure.x, "metric", "mean", "95 % ±", "runs"), tuple(rows), caption)
-    )
+    return DrawnFigure(canvas, ReportTable(("panel", "series", figure.x, "metric", "value"), tuple(rows), caption))
 
 
 def points_of_line(group: RunGroup, x: str, metric: str) -> tuple[list[Point], list[str]]:
@@ -86,7 +71,7 @@ def points_of_line(group: RunGroup, x: str, metric: str) -> tuple[list[Point], l
         values = values_of(place.runs, metric)
         at = _number(place.labels[0])
         if values and at is not None:
-            points.append(Point(at, *mean_and_interval(values), len(values)))
+            points.append(Point(at, StatisticsCell(tuple(values), ".6g")))
         else:
             others.append(place.labels[0])
     return sorted(points, key=lambda point: point.x), others
@@ -100,11 +85,10 @@ def _number(text: str) -> float | None:
 
 
 def _line(axes: Axes, points: Sequence[Point], factor: float, name: str, number: int) -> None:
-    halves = [0.0 if math.isnan(point.half) else factor * point.half for point in points]
     axes.errorbar(
         [point.x for point in points],
-        [factor * point.mean for point in points],
-        halves,
+        [factor * point.cell.mean for point in points],
+        whiskers([point.cell for point in points], factor),
         label=name,
         color=colour_of(number),
         marker=mark_of(number),
@@ -117,7 +101,7 @@ def _line(axes: Axes, points: Sequence[Point], factor: float, name: str, number:
 def _ideal(axes: Axes, points: Sequence[Point], factor: float, number: int) -> list[float]:
     """Draw the ideal line, and return its values in the record's units."""
     first = points[0]
-    ideal = [first.mean * first.x / point.x for point in points]
+    ideal = [first.cell.mean * first.x / point.x for point in points]
     axes.plot(
         [point.x for point in points], [factor * value for value in ideal], ":", color=colour_of(number), linewidth=1.0
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +13,9 @@ from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.figures.drawing import DrawnFigure, bars_width, colour_of, finish_figure, name_bars, panel_figure
 from gnnexp.reports.figures.panels import Figure, Panel, caption_of, runs_of_panels, series_names
 from gnnexp.reports.metrics import axis_of, typical_epoch
-from gnnexp.reports.table import RunGroup, TextTable
+from gnnexp.reports.tables.cells import NumberCell, TableCell
+from gnnexp.reports.tables.groups import RunGroup
+from gnnexp.reports.tables.table import ReportTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +34,7 @@ def draw_load_range(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
     metric, names = figure.y[0], series_names(panels)
     label, factor = axis_of(metric)
     canvas, spaces = panel_figure(panels, [bars_width(panel.series) for panel in panels], 3.6, legend_width=0.8)
-    rows, lacking = [], []
+    rows, lacking = list[tuple[TableCell, ...]](), []
     for axes, panel in zip(spaces, panels, strict=True):
         loads = {name: load for name, group in panel.series.items() if (load := load_of(group, metric)) is not None}
         lacking += [name for name, group in panel.series.items() if group.runs and name not in loads]
@@ -42,8 +45,8 @@ def draw_load_range(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
                 panel.title,
                 name,
                 metric,
-                *(f"{value:.6g}" for value in load),
-                f"{load.most / load.mean:.4f}" if load.mean else "",
+                *(NumberCell(value, ".6g") for value in load),
+                NumberCell(load.most / load.mean if load.mean else math.nan, ".4f"),
             )
             for name, load in loads.items()
         ]
@@ -56,7 +59,7 @@ def draw_load_range(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
     caption = caption_of(panels, first=first, seeds="Over several seeds: the mean.")
     finish_figure(canvas, caption)
     header = ("panel", "series", "metric", "least", "mean", "most", "most / mean")
-    return DrawnFigure(canvas, TextTable(header, tuple(rows), caption))
+    return DrawnFigure(canvas, ReportTable(header, tuple(rows), caption))
 
 
 def load_of(group: RunGroup, metric: str) -> Load | None:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from gnnexp.reports.figures.drawing import DrawnFigure, finish_figure, panel_figure
 from gnnexp.reports.figures.panels import Figure, Panel, caption_of
 from gnnexp.reports.metrics import mean_and_interval, values_of
-from gnnexp.reports.table import RunGroup, TextTable
+from gnnexp.reports.tables.cells import NumberCell
+from gnnexp.reports.tables.groups import RunGroup
+from gnnexp.reports.tables.table import ReportTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +36,7 @@ def draw_matrix(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
     for axes, panel, of_panel in zip(spaces, panels, ratios, strict=True):
         _heat(axes, panel, of_panel, span)
     rows = [
-        (panel.title, row, column, metric, f"{ratio:.4f}")
+        (panel.title, row, column, metric, NumberCell(ratio, ".4f"))
         for panel, of_panel in zip(panels, ratios, strict=True)
         for row, line in zip(panel.series, of_panel, strict=True)
         for column, ratio in zip(panel.series, line, strict=True)
@@ -44,7 +46,7 @@ def draw_matrix(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
         f"How many times less the row has than the column (above 1: the row is ahead). {caption_of(panels, [metric])}"
     )
     finish_figure(canvas, caption)
-    return DrawnFigure(canvas, TextTable(("panel", "row", "column", "metric", "column / row"), tuple(rows), caption))
+    return DrawnFigure(canvas, ReportTable(("panel", "row", "column", "metric", "column / row"), tuple(rows), caption))
 
 
 def _ratios(groups: Sequence[RunGroup], metric: str) -> list[list[float]]:

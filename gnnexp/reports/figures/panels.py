@@ -12,7 +12,8 @@ from gnnexp.errors import Problem
 from gnnexp.record.runs import MACHINE, RecordedRun
 from gnnexp.reports.labels import said
 from gnnexp.reports.metrics import metric_problems, typical_epoch, values_of
-from gnnexp.reports.table import RunGroup, group_runs, mixtures, with_machine
+from gnnexp.reports.tables.cells import ENOUGH_FOR_INTERVAL
+from gnnexp.reports.tables.groups import RunGroup, group_runs, mixtures, with_machine
 
 # The type of each key, and the keys that each kind of drawing takes and needs in addition to those of all kinds.
 _HINTS: Mapping[str, Any] = {
@@ -149,7 +150,10 @@ def _text(value: object) -> str:
     return "null" if value is None else str(value)
 
 
-_SEEDS = "Over several seeds: mean and 95 % interval (Student's t)."
+_SEEDS = (
+    f"Over several seeds: mean and 95 % interval (Student's t), or least to greatest value of fewer than "
+    f"{ENOUGH_FOR_INTERVAL} seeds."
+)
 
 
 @dataclass(frozen=True)

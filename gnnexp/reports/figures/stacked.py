@@ -16,8 +16,10 @@ from gnnexp.reports.figures.drawing import (
     panel_figure,
 )
 from gnnexp.reports.figures.panels import Figure, Panel, caption_of, runs_of_panels
-from gnnexp.reports.metrics import number_cell, typical_epoch
-from gnnexp.reports.table import RunGroup, TextTable
+from gnnexp.reports.metrics import typical_epoch
+from gnnexp.reports.tables.cells import NumberCell, TableCell, text_of
+from gnnexp.reports.tables.groups import RunGroup
+from gnnexp.reports.tables.table import ReportTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,7 +47,7 @@ def draw_stacked(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
     """
     shown = [{name: group for name, group in panel.series.items() if group.runs} for panel in panels]
     canvas, spaces = panel_figure(panels, [bars_width(series) for series in shown], 3.8, legend_width=2.4)
-    rows = []
+    rows: list[tuple[TableCell, ...]] = []
     for axes, panel, series in zip(spaces, panels, shown, strict=True):
         _bars(axes, series)
         for name, group in series.items():
@@ -53,18 +55,18 @@ def draw_stacked(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
                 (
                     panel.title,
                     name,
-                    *(number_cell(seconds, ".6g") for seconds in (*_seconds(group).values(), group.median(_WALL))),
+                    *(NumberCell(seconds, ".6g") for seconds in (*_seconds(group).values(), group.median(_WALL))),
                     str(len(group.runs)),
                 )
             )
     first = (
         f"Seconds in each phase, mean over the ranks: {typical_epoch(runs_of_panels(panels))}. Line: wall time "
-        "of the epoch." + (_UNTOLD if any("–" in row for row in rows) else "")
+        "of the epoch." + (_UNTOLD if any(text_of(cell) == "–" for row in rows for cell in row) else "")
     )
     caption = caption_of(panels, first=first, seeds="Over several seeds: the median.")
     finish_figure(canvas, caption)
     header = ("panel", "series", *(f"{name} s" for _, name, _ in _PARTS), "epoch s", "runs")
-    return DrawnFigure(canvas, TextTable(header, tuple(rows), caption))
+    return DrawnFigure(canvas, ReportTable(header, tuple(rows), caption))
 
 
 def _bars(axes: Axes, series: Mapping[str, RunGroup]) -> None:

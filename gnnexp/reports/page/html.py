@@ -15,7 +15,8 @@ from markupsafe import Markup
 from gnnexp.record.records import write_text
 from gnnexp.reports.page.inline_svg import inline_svg
 from gnnexp.reports.page.page import Page
-from gnnexp.reports.table import TextTable
+from gnnexp.reports.tables.cells import text_of
+from gnnexp.reports.tables.table import ReportTable
 
 _ASSETS = Path(__file__).parent / "assets"
 # A number with an optional unit or interval, in the way that page.js sorts it: `1,024`, `95.28 ± 0.44`, `2x`, `12 %`.
@@ -57,8 +58,8 @@ def render(page: Page) -> str:
     )
 
 
-def _numeric_columns(table: TextTable) -> list[bool]:
-    return [is_numeric([row[column] for row in table.rows]) for column in range(len(table.header))]
+def _numeric_columns(table: ReportTable) -> list[bool]:
+    return [is_numeric(map(text_of, column)) for column in table.columns]
 
 
 def is_numeric(cells: Iterable[str]) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gnnexp.record.archive import imported_from
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.table import TextTable
+from gnnexp.reports.tables.table import ReportTable
 
 # Captions of figures that have none of their own, by file name.
 _CAPTIONS = {
@@ -28,7 +28,7 @@ class NamedTable:
     """A table with its own heading."""
 
     name: str
-    table: TextTable
+    table: ReportTable
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class PageFigure:
     file: Path
     caption: str
     alt: str
-    data: TextTable | None = None
+    data: ReportTable | None = None
 
 
 @dataclass(frozen=True)
@@ -124,12 +124,12 @@ def _exactness(run: RecordedRun) -> str:
     return "yes" if run.facts["exact"] else f"no: {run.facts.get('approximates') or 'it is not recorded what'}"
 
 
-def page_figures(files: Sequence[Path], data: Mapping[str, TextTable]) -> list[PageFigure]:
+def page_figures(files: Sequence[Path], data: Mapping[str, ReportTable]) -> list[PageFigure]:
     """The page's figures from the SVG files among `files`. `data` has the numbers of figures with a drawn caption."""
     return [_figure(file, data.get(file.stem)) for file in files if file.suffix == ".svg"]
 
 
-def _figure(file: Path, data: TextTable | None) -> PageFigure:
+def _figure(file: Path, data: ReportTable | None) -> PageFigure:
     name = file.stem.replace("_", " ").capitalize()
     if data is None:
         caption = _CAPTIONS.get(file.stem, f"{name}.")

@@ -12,7 +12,7 @@ from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.figures.curves import curve_points, metric_of
 from gnnexp.reports.figures.draw import draw_figure, usual_figures
 from gnnexp.reports.figures.panels import Figure
-from gnnexp.reports.table import group_runs
+from gnnexp.reports.tables.groups import group_runs
 
 KEYS = ("dataset", "system")
 

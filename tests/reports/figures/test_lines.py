@@ -11,7 +11,7 @@ from figure_runs import figure_run
 from gnnexp.reports.figures.draw import draw_figure
 from gnnexp.reports.figures.lines import points_of_line
 from gnnexp.reports.figures.panels import Figure
-from gnnexp.reports.table import group_runs
+from gnnexp.reports.tables.groups import group_runs
 
 SCALING = Figure(
     "scaling", "lines", ("time/epoch_s",), "hardware.workers", ("system",), ("dataset",), log=("x", "y"), ideal=True

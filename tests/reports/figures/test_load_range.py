@@ -12,7 +12,7 @@ from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.figures.draw import draw_figure
 from gnnexp.reports.figures.load_range import load_of, rank_value
 from gnnexp.reports.figures.panels import Figure
-from gnnexp.reports.table import group_runs
+from gnnexp.reports.tables.groups import group_runs
 
 
 def rank_record(edges: int, seconds: float) -> dict[str, object]:

@@ -13,7 +13,7 @@ from pages import NASTY, Strict, nasty_page, read_strictly
 from gnnexp.reports.page import html
 from gnnexp.reports.page.html import is_numeric, render, write_html
 from gnnexp.reports.page.page import NamedTable, Page, PageFigure
-from gnnexp.reports.table import TextTable
+from gnnexp.reports.tables.table import ReportTable
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_long_data_of_a_figure_stay_in_their_file(tmp_path: Path, monkeypatch: p
 
 
 def test_a_page_of_tables_alone(tmp_path: Path) -> None:
-    table = TextTable(("system", "epoch s"), (("dgl", "0.1"),), "")
+    table = ReportTable(("system", "epoch s"), (("dgl", "0.1"),), "")
     file = tmp_path / "new" / "report.html"
     write_html(Page("small", tables=[NamedTable("Comparison", table)]), file)
     page = read_strictly(file.read_text(encoding="utf-8"))

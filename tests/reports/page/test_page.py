@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.page.page import NamedTable, Page, PageFigure, RunLine, notes, page_figures, provenance, run_line
-from gnnexp.reports.table import TextTable
+from gnnexp.reports.tables.table import ReportTable
 
 HARDWARE = {
     "host": "vm",
@@ -75,7 +75,7 @@ def test_what_a_reader_must_know() -> None:
 
 
 def test_figures_are_the_svg_files_with_their_data() -> None:
-    data = TextTable(("x",), (("1",),), "Mean over seeds.")
+    data = ReportTable(("x",), (("1",),), "Mean over seeds.")
     files = [Path("r/accuracy.png"), Path("r/accuracy.svg"), Path("r/accuracy.csv"), Path("r/my_own.svg")]
     accuracy, own = page_figures(files, {"accuracy": data})
     assert accuracy.file == Path("r/accuracy.svg") and accuracy.data == data
@@ -87,7 +87,7 @@ def test_figures_are_the_svg_files_with_their_data() -> None:
 def test_the_digest_is_of_what_is_said() -> None:
     page = Page(
         "t",
-        tables=[NamedTable("c", TextTable(("x",), (("1",),), "caption"))],
+        tables=[NamedTable("c", ReportTable(("x",), (("1",),), "caption"))],
         version="1",
         figures=[PageFigure(Path("here/a.svg"), "a", "a")],
         date="today",
@@ -96,6 +96,6 @@ def test_the_digest_is_of_what_is_said() -> None:
     for other in (
         replace(page, version="2"),
         replace(page, notes=["n"]),
-        replace(page, tables=[NamedTable("c", TextTable(("x",), (("2",),), "caption"))]),
+        replace(page, tables=[NamedTable("c", ReportTable(("x",), (("2",),), "caption"))]),
     ):
         assert other.digest() != page.digest()

@@ -12,7 +12,7 @@ from run_folder import write_job, write_result
 
 from gnnexp.cli.main import run_command
 from gnnexp.record.runs import RecordedRun, read_run
-from gnnexp.reports.table import TextTable
+from gnnexp.reports.tables.table import ReportTable
 
 make_table, draw = both_of("balance")
 Record = dict[str, Any]
@@ -111,7 +111,7 @@ def make_run(
     return read_run(folder)
 
 
-def cells(table: TextTable, row: int = 0) -> dict[str, str]:
+def cells(table: ReportTable, row: int = 0) -> dict[str, str]:
     return dict(zip(table.header, table.rows[row], strict=True))
 
 

@@ -13,7 +13,7 @@ from run_folder import write_job, write_result
 from gnnexp.cli.main import run_command
 from gnnexp.record.runs import RecordedRun, read_run
 from gnnexp.reports.figures import drawing
-from gnnexp.reports.table import TextTable
+from gnnexp.reports.tables.table import ReportTable
 
 make_table, draw = both_of("offload")
 Record = dict[str, Any]
@@ -167,7 +167,7 @@ def in_memory(folder: Path, **more: Any) -> RecordedRun:
     )
 
 
-def cells(table: TextTable, row: int = 0) -> dict[str, str]:
+def cells(table: ReportTable, row: int = 0) -> dict[str, str]:
     return dict(zip(table.header, table.rows[row], strict=True))
 
 

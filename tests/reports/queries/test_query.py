@@ -13,7 +13,7 @@ from gnnexp.errors import ConfigError
 from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.answer import answers_of, table_of
 from gnnexp.reports.query import query_names, read_query
-from gnnexp.reports.table import TextTable
+from gnnexp.reports.tables.table import ReportTable
 
 RUNS = "/* runs */\nSELECT run FROM runs\n"
 CAPTION = "/* caption */\nSELECT 'all.'\n"
@@ -31,7 +31,7 @@ def written(folder: Path, table: str, more: str = "") -> str:
     return str(file)
 
 
-def asked(name: str, runs: list[RecordedRun]) -> TextTable:
+def asked(name: str, runs: list[RecordedRun]) -> ReportTable:
     return table_of(answers_of(read_query(name, "here"), runs, "here"))
 
 
@@ -48,7 +48,7 @@ def test_the_result_is_the_table(runs: list[RecordedRun], tmp_path: Path) -> Non
         "SELECT config['system'] AS system, run + 1 AS number, run AS system, NULL AS \"none?\", "
         'nullif(run, 0) AS "some?" FROM runs ORDER BY run DESC',
     )
-    assert asked(name, runs) == TextTable(("system", "number", "some"), (("p3", "2", "1"), ("dgl", "1", "–")), "all.")
+    assert asked(name, runs) == ReportTable(("system", "number", "some"), (("p3", "2", "1"), ("dgl", "1", "–")), "all.")
     assert asked(name, []).header == ("system", "number"), "nobody has any"
 
 

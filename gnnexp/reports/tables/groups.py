@@ -1,0 +1,121 @@
+"""The rows of a report: runs that differ only in what the report does not show, and in what else they differ."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gnnexp.record.runs import MACHINE, RecordedRun
+from gnnexp.reports.labels import flat_values
+
+# Keys that name a row if the user chooses none; those whose values differ are used, in this order.
+_KEYS = ("system", "dataset", "model", "sampler", "partitioner", "hardware.workers")
+# At most this many keys in which runs of one row differ are named.
+_MOST_NAMED = 4
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """Runs that differ only in what the table does not show (usually the seed).
+
+    Attributes:
+        labels: the values of the row's keys.
+        runs: the finished runs.
+        failed: the other runs.
+    """
+
+    labels: tuple[str, ...]
+    runs: tuple[RecordedRun, ...]
+    failed: tuple[RecordedRun, ...]
+
+    @property
+    def name(self) -> str:
+        """The name on a figure's axis, one label per line."""
+        return "\n".join(self.labels)
+
+    @property
+    def verdict(self) -> str:
+        """Text in place of numbers if no run finished: `OOM` as in the papers' tables, or how the runs ended."""
+        kinds = {run.kind for run in self.failed}
+        ends = {"out of memory": "OOM", "diverged": "diverged", "interrupted": "interrupted"}
+        return ends.get(kinds.pop() if len(kinds) == 1 else "", "failed")
+
+    def median(self, metric: str) -> float:
+        """Median over the runs of each run's median; NaN if no run recorded the metric."""
+        values = [value for run in self.runs if not math.isnan(value := run.median(metric))]
+        return statistics.median(values) if values else math.nan
+
+
+def row_keys(runs: Sequence[RecordedRun], wanted: Sequence[str] = ()) -> tuple[str, ...]:
+    """Keys that name a row: the `wanted` ones, else those whose values differ, else the system.
+
+    The machine is added if there are several kinds.
+    """
+    if wanted:
+        return with_machine(wanted, runs)
+    differing = tuple(key for key in _KEYS if len({run.label(key) for run in runs}) > 1)
+    return with_machine(differing or ("system",), runs)
+
+
+def with_machine(keys: Sequence[str], runs: Sequence[RecordedRun]) -> tuple[str, ...]:
+    """`keys`, and the machine if `runs` were made on several kinds, so that no row averages their seconds."""
+    several = len({run.machine for run in runs}) > 1 and MACHINE not in keys
+    return (*keys, MACHINE) if several else tuple(keys)
+
+
+def group_runs(runs: Sequence[RecordedRun], keys: Sequence[str]) -> list[RunGroup]:
+    """Groups of runs with the same values of `keys`, in order of first appearance."""
+    grouped: dict[tuple[str, ...], list[RecordedRun]] = {}
+    for run in runs:
+        grouped.setdefault(tuple(run.label(key) for key in keys), []).append(run)
+    return [
+        RunGroup(
+            labels,
+            tuple(run for run in members if run.status == "finished"),
+            tuple(run for run in members if run.status != "finished"),
+        )
+        for labels, members in grouped.items()
+    ]
+
+
+def mixtures(groups: Sequence[RunGroup]) -> list[str]:
+    """Config keys (except seeds) and code in which runs of one group differ, so that their mean mixes unlike runs."""
+    differing: dict[str, None] = {}
+    for group in groups:
+        runs = (*group.runs, *group.failed)
+        keys = differing_keys([flat_values(run.config) for run in runs])
+        other_classes = {key.removesuffix("._target_") for key in keys if key.endswith("._target_")}
+        differing |= dict.fromkeys(
+            sorted(
+                other_classes
+                | {
+                    key
+                    for key in keys
+                    if key.rpartition(".")[2] not in ("seed", "path", "_target_")
+                    and not any(key.startswith(f"{name}.") for name in other_classes)
+                }
+            )
+        )
+        differing |= dict.fromkeys(f"the code of {name}" for name in sorted(differing_keys([run.code for run in runs])))
+    names = list(differing)
+    more = len(names) - _MOST_NAMED
+    return names if more <= 0 else [*names[:_MOST_NAMED], f"{more} more keys"]
+
+
+def repeated_runs(groups: Sequence[RunGroup]) -> int:
+    """The number of runs that repeat another run of their row (`--rerun`), with equal configuration, data and code."""
+    known = [[key for run in group.runs if (key := run.provenance.get("run_key"))] for group in groups]
+    return sum(len(keys) - len(set(keys)) for keys in known)
+
+
+def differing_keys(configs: Sequence[Mapping[str, str]]) -> set[str]:
+    """Keys that not all of these have with one value. One pass: there may be thousands of runs."""
+    values: dict[str, set[str]] = {}
+    counts = Counter(key for config in configs for key in config)
+    for config in configs:
+        for key, value in config.items():
+            values.setdefault(key, set()).add(value)
+    return {key for key in values if len(values[key]) > 1 or counts[key] < len(configs)}

@@ -1,0 +1,91 @@
+"""A table in a terminal: as it is, transposed, or cut into several below each other, whatever its width can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gnnexp.reports.tables.table import ReportTable
+
+if TYPE_CHECKING:
+    from rich.console import Group as Stack
+    from rich.table import Table as RichTable
+
+# In a terminal of 200 characters, this many columns have 8 to 10 characters each; the comparison table has up to 17.
+_MOST_COLUMNS = 18
+# The least width of a text column in characters, and the characters around the text of any cell.
+_LEAST_TEXT, _AROUND = 4, 3
+# At most this many columns are repeated in each part of a table that is too wide.
+_MOST_LABELS = 4
+
+
+def terminal_table(table: ReportTable, width: int, title: str = "") -> RichTable | Stack:
+    """A table for a terminal of `width` characters; transposed (a line per column) if that is easier to read.
+
+    If it fits neither way, it is cut into tables one below the other.
+    """
+    upright = ReportTable(table.header, tuple(table.texts), table.caption)
+    header, *rows = zip(upright.header, *table.texts, strict=True)
+    turned = ReportTable(header, tuple(rows), table.caption)
+    ways = [turned, upright] if len(table.header) > max(_MOST_COLUMNS, len(table.rows)) else [upright, turned]
+    fitting = next((way for way in ways if _fits(way, width)), None)
+    return _drawn(fitting, width, title) if fitting else _stacked(upright, width, title)
+
+
+def _stacked(table: ReportTable, width: int, title: str) -> Stack:
+    """Tables of some columns each. What is the same in all rows is said once, above.
+
+    Each table begins with the first columns that together tell the rows apart.
+    """
+    from rich.console import Group as Stack
+    from rich.text import Text
+
+    columns, rows = _columns(table), table.texts
+    same = [place for place, cells in enumerate(columns) if len(rows) > 1 and len(set(cells)) == 1]
+    rest = [place for place in range(len(table.header)) if place not in same]
+    labels = rest[: _num_labels(rows, rest)]
+    needed = {place: max(map(len, (*table.header[place].split(), *columns[place], ""))) + _AROUND for place in rest}
+    room = width - 1 - sum(min(needed[place], width // 2 // len(labels)) for place in labels)
+    blocks: list[list[int]] = [[]]
+    for place in (name for name in rest if name not in labels):
+        if blocks[-1] and sum(needed[name] for name in (*blocks[-1], place)) > room:
+            blocks.append([])
+        blocks[-1].append(place)
+    tables = [_drawn(table.of_columns((*labels, *block)), width, "") for block in blocks]
+    shared = ", ".join(f"{table.header[place]} {columns[place][0]}" for place in same)
+    lines = [title, f"in all rows: {shared}" if same else ""]
+    return Stack(*(Text(line) for line in lines if line), *tables, Text(table.caption, "dim italic"))
+
+
+def _num_labels(rows: Sequence[Sequence[str]], places: Sequence[int]) -> int:
+    """How many of the first columns tell the rows apart; 1 if `_MOST_LABELS` do not."""
+    counts = range(1, _MOST_LABELS + 1)
+    return next((k for k in counts if len({tuple(row[p] for p in places[:k]) for row in rows}) == len(rows)), 1)
+
+
+def _columns(table: ReportTable) -> list[tuple[str, ...]]:
+    return list(zip(*table.texts, strict=True)) or [()] * len(table.header)
+
+
+def _widths(table: ReportTable) -> list[int]:
+    """Widths of columns: the longest cell if there are numbers, which must not be folded; 0 for text."""
+    return [max(map(len, cells)) if any(cell[:1].isdigit() for cell in cells) else 0 for cells in _columns(table)]
+
+
+def _fits(table: ReportTable, width: int) -> bool:
+    """Whether all numbers fit in one line, next to text that is folded."""
+    return sum(max(one, _LEAST_TEXT) + _AROUND for one in _widths(table)) < width
+
+
+def _drawn(table: ReportTable, width: int, title: str) -> RichTable:
+    from rich.table import Table as RichTable
+
+    drawn = RichTable(title=title or None, caption=table.caption, caption_justify="left", title_justify="left")
+    fits = _fits(table, width)  # rich would cut off numbers that do not fit: then all cells are folded
+    for name, least in zip(table.header, _widths(table), strict=True):
+        drawn.add_column(
+            name, justify="right" if least else "left", overflow="fold", min_width=least if fits and least else None
+        )
+    for row in table.texts:
+        drawn.add_row(*row)
+    return drawn
