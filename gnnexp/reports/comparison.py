@@ -14,16 +14,18 @@ from gnnexp.reports.tables.cells import ABSENT, ENOUGH_FOR_INTERVAL, CountCell, 
 from gnnexp.reports.tables.groups import RunGroup, mixtures, repeated_runs
 from gnnexp.reports.tables.table import ReportTable
 
+# Header and metric of the test metric where rows have several.
+TEST = "test"
 # At most this many runs that have no value are named.
 _MOST_LOST = 6
 TIMES = (
+    ("epoch", "time/epoch_s"),
     ("S", "time/sample_s"),
     ("N", "time/negatives_s"),
     ("L", "time/load_s"),
     ("FB", "time/fb_s"),
     ("sync", "time/sync_s"),
     ("wait", "time/wait_s"),
-    ("epoch", "time/epoch_s"),
 )
 BYTES = tuple((tag, f"comm/bytes_{tag}") for tag in ("features", "gradients"))
 # Shown if some run predicts links.
@@ -172,25 +174,27 @@ def spread_notes(groups: Sequence[RunGroup]) -> list[str]:
 
 def lost_notes(groups: Sequence[RunGroup], columns: Sequence[MeasuredColumn]) -> list[str]:
     """Names of runs that are not in the numbers: those that failed, and those without a value that others have."""
-    failed = [f"{_name(run)} ({run.kind or run.status})" for group in groups for run in group.failed]
+    failed = [f"{name_of_run(run)} ({run.kind or run.status})" for group in groups for run in group.failed]
     without: dict[str, list[str]] = {}
     for column in columns:
         for group in groups:
             lost = [run for run in group.runs if math.isnan(column.value_of(run))]
             for run in lost if 0 < len(lost) < len(group.runs) else ():
-                without.setdefault(_name(run), []).append(column.header)
-    notes = [f"Not in the numbers, because they did not finish: {_some(failed)}."] if failed else []
+                without.setdefault(name_of_run(run), []).append(column.header)
+    notes = [f"Not in the numbers, because they did not finish: {some_names(failed)}."] if failed else []
     if without:
         named = [f"{name} (no {', '.join(headers)})" for name, headers in without.items()]
-        notes.append(f"Not in some numbers, because the value is missing or NaN: {_some(named)}.")
+        notes.append(f"Not in some numbers, because the value is missing or NaN: {some_names(named)}.")
     return notes
 
 
-def _name(run: RecordedRun) -> str:
+def name_of_run(run: RecordedRun) -> str:
+    """What tells a run from others of its row."""
     return f"{run.value('system')} {run.value('dataset')} seed {run.value('seed')}"
 
 
-def _some(names: Sequence[str]) -> str:
+def some_names(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
     more = len(names) - _MOST_LOST
     return ", ".join(names if more <= 0 else (*names[:_MOST_LOST], f"{more} more"))
 
@@ -206,7 +210,7 @@ def _test_metrics(groups: Sequence[RunGroup]) -> set[str]:
 def _test_column(metrics: Set[str]) -> MeasuredColumn:
     """The task's metric, in percent if it is a share. Where rows have several, a column beside it names them."""
     if len(metrics) > 1:
-        return MeasuredColumn("test", _test_value, ".2f" if all(map(is_share, metrics)) else ".4g", "test")
+        return MeasuredColumn(TEST, _test_value, ".2f" if all(map(is_share, metrics)) else ".4g", TEST)
     name = min(metrics, default="acc/test")
     return MeasuredColumn(name + " %" * is_share(name), _test_value, ".2f" if is_share(name) else ".4g", name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -82,16 +83,10 @@ def label_runs(runs: Sequence[RecordedRun]) -> list[dict[str, str]]:
     """The labels of every run: the columns of every table, and the settings in which runs differ."""
     named = [_names(run) for run in runs]
     configs = [flat_values(run.config) for run in runs]
-    telling = sorted(
-        {
-            key
-            for names, config in zip(named, configs, strict=True)
-            for other_names, other in zip(named, configs, strict=True)
-            if names == other_names
-            for key in config
-            if other.get(key) != config[key]
-        }
-    )
+    alike: dict[tuple[str, ...], list[Mapping[str, str]]] = {}
+    for names, config in zip(named, configs, strict=True):
+        alike.setdefault(tuple(names.values()), []).append(config)
+    telling = sorted({key for of_names in alike.values() for key in differing_keys(of_names)})
     wide = [
         {**names, **{key: run.value(key) for key in telling}, MACHINE: run.machine}
         for names, run in zip(named, runs, strict=True)
@@ -132,3 +127,13 @@ def flat_values(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 def said(column: str, value: str) -> str:
     """The value, with its key if it is a bare number, yes or no."""
     return f"{column.rpartition('.')[2]}={value}" if value[:1].isdigit() or value in ("True", "False") else value
+
+
+def differing_keys(configs: Sequence[Mapping[str, str]]) -> set[str]:
+    """Keys that not all of these have with one value. One pass: there may be thousands of runs."""
+    counts = Counter(key for config in configs for key in config)
+    values: dict[str, set[str]] = {}
+    for config in configs:
+        for key, value in config.items():
+            values.setdefault(key, set()).add(value)
+    return {key for key in values if len(values[key]) > 1 or counts[key] < len(configs)}

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from gnnexp.components.signature import Parameter, key_problems, unknown
+from gnnexp.components.signature import Parameter, key_problems, parameters_of_dataclass, unknown
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.planning.machine import machine_named
 from gnnexp.reports.answer import answers_of
 from gnnexp.reports.figures.panels import Figure, read_figures
 from gnnexp.reports.metrics import metric_problems, unit_problems
+from gnnexp.reports.paired.verdicts import Margins
 from gnnexp.reports.paper_table import PublishedTable, read_published
 from gnnexp.reports.published_cells import papers
 from gnnexp.reports.query import read_query
@@ -24,6 +26,8 @@ _HINTS: Mapping[str, Any] = {
     "paper": str,
     "published": Mapping[str, Any],
     "estimate": str,
+    "against": str,
+    "equal": Mapping[str, float],
     "figures": list,
 }
 # Top-level keys in the state files of older versions, from before there was a layout.
@@ -41,6 +45,8 @@ class ReportLayout:
         published: the paper's table that is shown next to ours, or None.
         paper: the paper whose share of training vertices estimates use; by default that of `published`.
         estimate: hardware profile for the estimate of an epoch, or empty.
+        against: the system that all others are compared with, pair by pair; empty: none.
+        equal: up to where two systems count as equal.
         figures: descriptions of the figures; None: the usual ones.
     """
 
@@ -50,12 +56,14 @@ class ReportLayout:
     published: PublishedTable | None = None
     paper: str = ""
     estimate: str = ""
+    against: str = ""
+    equal: Margins = field(default_factory=Margins)
     figures: tuple[Figure, ...] | None = None
 
     @property
     def compares(self) -> bool:
         """Whether the report has a comparison table: always without a query, else if one of its options is given."""
-        return not self.query or bool(self.columns or self.published or self.estimate)
+        return not self.query or bool(self.columns or self.published or self.estimate or self.against)
 
     @property
     def keys(self) -> dict[str, str]:
@@ -92,6 +100,8 @@ def read_layout(options: object, where: str = "report") -> ReportLayout:
         replace(problem, key=f"{where}.estimate ({problem.key})")
         for problem in _tried(machine_named, chosen.get("estimate"))[1]
     ]
+    equal, more = _tried(_read_margins, chosen.get("equal"), f"{where}.equal")
+    problems += more
     figures, more = read_figures(chosen.get("figures", []), f"{where}.figures")
     ConfigError.raise_all([*problems, *more])
     return ReportLayout(
@@ -101,6 +111,8 @@ def read_layout(options: object, where: str = "report") -> ReportLayout:
         published,
         chosen.get("paper", published.paper if published else ""),
         chosen.get("estimate", ""),
+        chosen.get("against", ""),
+        equal or Margins(),
         figures if "figures" in chosen else None,
     )
 
@@ -111,6 +123,17 @@ def _tried(read: Callable[..., T], value: object, *where: str) -> tuple[T | None
         return None if value is None else read(value, *where), []
     except ConfigError as error:
         return None, list(error.problems)
+
+
+def _read_margins(options: Mapping[str, Any], where: str) -> Margins:
+    problems = key_problems(where, options, parameters_of_dataclass(Margins))
+    problems += [
+        Problem(f"{where}.{key}", value, "must be a finite number, 0 or more", f"{key}: 1")
+        for key, value in options.items()
+        if not problems and not (math.isfinite(value) and value >= 0)
+    ]
+    ConfigError.raise_all(problems)
+    return Margins(**{key: float(value) for key, value in options.items()})
 
 
 def _ask_nothing(name: str, where: str) -> None:

@@ -33,13 +33,14 @@ from gnnexp.reports import overview, paper_table
 from gnnexp.reports.answer import answers_of, draw_answer, table_of
 from gnnexp.reports.budgets import of_runs
 from gnnexp.reports.compare import comparison_of
-from gnnexp.reports.comparison import make_columns, make_table
+from gnnexp.reports.comparison import chosen_columns, make_columns, make_table, usual_columns
 from gnnexp.reports.estimates_column import with_estimates
 from gnnexp.reports.figures.draw import draw_all, usual_figures
 from gnnexp.reports.layout import ReportLayout, layout_of, read_layout
 from gnnexp.reports.metrics import unrecorded
 from gnnexp.reports.overview import ORDERS
 from gnnexp.reports.page.page import several_versions
+from gnnexp.reports.paired.verdicts import paired_results, paired_table
 from gnnexp.reports.query import is_query, query_names, read_query
 from gnnexp.reports.sweep_runs import SweepRuns, sweeps_run
 from gnnexp.reports.tables.data import document_of
@@ -53,6 +54,8 @@ from gnnexp.trackers.delivery import read_run_record as read_record
 from gnnexp.trackers.patience import Patience
 
 COMPARE = "compare"
+# Endings of files, and the options that ask for them.
+_FORMATS = (("md", "markdown"), ("csv", "csv"), ("tex", "latex"), ("parquet", "parquet"))
 
 
 def main(options: argparse.Namespace) -> Answer:
@@ -61,7 +64,7 @@ def main(options: argparse.Namespace) -> Answer:
     names = [str(named_run(name)) for name in options.names]
     if options.sync:
         return _sync(console, [Path(name) for name in names] or [RUNS, REPORTS])
-    formats = [suffix for suffix, wanted in (("md", options.markdown), ("csv", options.csv)) if wanted]
+    formats = [suffix for suffix, option in _FORMATS if getattr(options, option)]
     out = Path(options.out) if options.out else None
     if out and (problems := folder_problems("--out", out)):
         raise ConfigError(problems)
@@ -76,6 +79,8 @@ def main(options: argparse.Namespace) -> Answer:
     choice = choose(names)
     if options.rows:  # row keys are for the comparison table
         choice = replace(choice, layout=ReportLayout(tuple(options.rows.split(","))))
+    if options.against:
+        choice = replace(choice, layout=replace(choice.layout, against=options.against))
     return show(console, choice, out, formats)
 
 
@@ -206,7 +211,7 @@ def show(
         tables[query.name] = table_of(answers)
         figures += draw_answer(query, answers, folder, choice.name)
     if choice.layout.compares:
-        tables["table"] = _comparison(choice.layout, runs)
+        tables |= _comparison(choice.layout, runs)
     keys = row_keys(runs, choice.layout.rows)
     usual = [] if query or choice.layout.figures is not None else usual_figures(runs, keys)
     drawn, data = draw_all(choice.layout.figures or usual, runs, keys, folder, choice.name)
@@ -246,7 +251,8 @@ def side_by_side(runs: Sequence[RecordedRun]) -> list[str]:
     ]
 
 
-def _comparison(layout: ReportLayout, runs: Sequence[RecordedRun]) -> ReportTable:
+def _comparison(layout: ReportLayout, runs: Sequence[RecordedRun]) -> dict[str, ReportTable]:
+    """The comparison table, and the verdicts of `report.against`."""
     keys = row_keys(runs, layout.rows)
     groups = group_runs(runs, keys)
     if layout.published:
@@ -256,8 +262,12 @@ def _comparison(layout: ReportLayout, runs: Sequence[RecordedRun]) -> ReportTabl
     else:
         table = make_table(groups, keys)
     if layout.estimate:
-        return with_estimates(table, groups, machine_named(layout.estimate), layout.paper, layout.published)
-    return table
+        table = with_estimates(table, groups, machine_named(layout.estimate), layout.paper, layout.published)
+    if not layout.against:
+        return {"table": table}
+    columns = chosen_columns(layout.columns) if layout.columns else usual_columns(groups)
+    results = paired_results(groups, keys, columns, layout.against, layout.equal)
+    return {"verdicts": paired_table(results, keys, layout.against), "table": table}
 
 
 def _sync(console: Console, folders: Sequence[Path]) -> Answer:

@@ -149,7 +149,34 @@ class CountCell:
         return {"finished": self.finished, "failed": self.others, "verdict": self.verdict if self.others else None}
 
 
-TableCell = str | NumberCell | StatisticsCell | CountCell
+@dataclass(frozen=True)
+class IntervalCell:
+    """An interval.
+
+    Attributes:
+        low, high: its ends; NaN if there is none.
+        form: format of both.
+    """
+
+    FIELDS: ClassVar[Mapping[str, type]] = {"low": float, "high": float}
+    low: float
+    high: float
+    form: str = ".4g"
+
+    @property
+    def text(self) -> str:
+        """`0.81 to 0.88`."""
+        if not (math.isfinite(self.low) and math.isfinite(self.high)):
+            return ABSENT
+        return f"{number_text(self.low, self.form)} to {number_text(self.high, self.form)}"
+
+    @property
+    def fields(self) -> dict[str, Value]:
+        """Both ends; None if there is no interval."""
+        return {"low": finite(self.low), "high": finite(self.high)}
+
+
+TableCell = str | NumberCell | StatisticsCell | CountCell | IntervalCell
 
 
 def text_of(cell: TableCell) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gnnexp.record.runs import MACHINE, RecordedRun
-from gnnexp.reports.labels import flat_values
+from gnnexp.reports.labels import differing_keys, flat_values
 
 # Keys that name a row if the user chooses none; those whose values differ are used, in this order.
 _KEYS = ("system", "dataset", "model", "sampler", "partitioner", "hardware.workers")
@@ -109,13 +108,3 @@ def repeated_runs(groups: Sequence[RunGroup]) -> int:
     """The number of runs that repeat another run of their row (`--rerun`), with equal configuration, data and code."""
     known = [[key for run in group.runs if (key := run.provenance.get("run_key"))] for group in groups]
     return sum(len(keys) - len(set(keys)) for keys in known)
-
-
-def differing_keys(configs: Sequence[Mapping[str, str]]) -> set[str]:
-    """Keys that not all of these have with one value. One pass: there may be thousands of runs."""
-    values: dict[str, set[str]] = {}
-    counts = Counter(key for config in configs for key in config)
-    for config in configs:
-        for key, value in config.items():
-            values.setdefault(key, set()).add(value)
-    return {key for key in values if len(values[key]) > 1 or counts[key] < len(configs)}

@@ -38,6 +38,7 @@ _SPECIAL = {
     "≥": r"$\geq$",
     "\n": " ",
 }
+_EXPONENT = re.compile(r"-?\d+(?:\.\d+)?e[-+]?\d+")
 _PLAIN = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:e([-+]?\d+))?")
 
 
@@ -79,7 +80,7 @@ def _macros(table: ReportTable, prefix: str) -> Iterator[tuple[str, str]]:
 def _values(cell: TableCell) -> list[tuple[str, str]]:
     """The ending of the name and the text of each number of a cell."""
     if not isinstance(cell, StatisticsCell):
-        return [("", escaped(text_of(cell)))]
+        return [("", _printed(text_of(cell)) if isinstance(cell, NumberCell) else escaped(text_of(cell)))]
     texts = {
         "": cell.head,
         "HalfWidth": cell.half,
@@ -87,7 +88,12 @@ def _values(cell: TableCell) -> list[tuple[str, str]]:
         "Max": cell.greatest,
         "N": str(len(cell.values)),
     }
-    return [(ending, escaped(text)) for ending, text in texts.items()]
+    return [(ending, _printed(text)) for ending, text in texts.items()]
+
+
+def _printed(text: str) -> str:
+    """`text` as LaTeX prints it, with powers of ten in place of exponents."""
+    return _EXPONENT.sub(r"\\num{\g<0>}", escaped(text))
 
 
 def _label_places(table: ReportTable) -> list[int]:
@@ -150,7 +156,7 @@ class _LatexColumn:
             return escaped(text_of(cell))
         head = _head(cell)
         number = head if _PLAIN.fullmatch(head) else f"{{{escaped(head)}}}"
-        spread = escaped(cell.spread) if isinstance(cell, StatisticsCell) else ""
+        spread = _printed(cell.spread) if isinstance(cell, StatisticsCell) else ""
         return f"{number} & {spread}" if self._spread else number
 
 
