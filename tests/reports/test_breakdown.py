@@ -40,7 +40,7 @@ def run_of(path: Path, **metrics: float) -> RecordedRun:
 
 
 def test_the_phases_add_up_to_the_epoch(tmp_path: Path) -> None:
-    *phases, whole = breakdown_of(run_of(tmp_path)).rows
+    *phases, whole = breakdown_of(run_of(tmp_path)).texts
     assert [row[0] for row in phases] == ["sample", "forward", "backward", "wait", "unaccounted"]
     assert sum(float(row[1]) for row in phases) == pytest.approx(float(whole[1]))
     assert sum(float(row[4]) for row in phases) == pytest.approx(100)

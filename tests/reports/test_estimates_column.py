@@ -84,7 +84,7 @@ def test_an_epoch_has_the_targets_that_the_paper_trains() -> None:
     table = with_estimates(
         make_columns([group_of(run)], ["system"], {"epoch s": "time/epoch_s"}), [group_of(run)], MACHINE, "gsplit"
     )
-    assert table.rows[0][-1] == f"{expected:.4g}" and "all its targets in gsplit." in table.caption
+    assert table.texts[0][-1] == f"{expected:.4g}" and "all its targets in gsplit." in table.caption
     assert estimated_s(group_of(run), MACHINE) > 1.5 * expected, "the shape has more"
 
 
@@ -100,7 +100,7 @@ def test_the_column_stands_after_the_papers_and_the_caption_says_how_good_it_is(
     table = with_estimates(make_paper_table(groups, ["system"], PUBLISHED), groups, MACHINE, PUBLISHED.paper, PUBLISHED)
     assert table.header == ("system", "epoch_s", "epoch_s, paper", "epoch_s, estimated", "load_s", "load_s, paper")
     dgl, p3, gsplit = (estimated_s(group, MACHINE) for group in groups[:3])
-    assert [row[3] for row in table.rows] == [f"{dgl:.4g}", f"{p3:.4g}", f"{gsplit:.4g}", "–"]
+    assert [row[3] for row in table.texts] == [f"{dgl:.4g}", f"{p3:.4g}", f"{gsplit:.4g}", "–"]
     order = "By this estimate, 2 of 3 pairs of systems are in the paper's order."
     assert order in table.caption, "p3 before gsplit in the paper"
     factor = sorted([73.4 / dgl, 14.1 / p3, 16.7 / gsplit])[1]
@@ -111,14 +111,14 @@ def test_the_column_stands_after_the_papers_and_the_caption_says_how_good_it_is(
 def test_what_does_not_fit_is_out_of_memory_and_comes_last() -> None:
     groups = [group_of(run_of("dgl", 9e6)), group_of(run_of("p3", 1e6, device=2200.0))]
     table = with_estimates(make_published(groups, ["system"], PUBLISHED), groups, MACHINE, PUBLISHED.paper, PUBLISHED)
-    assert table.rows[1][3] == "OOM", "2200 bytes of half the graph, but for the parameters, 4000 on the device"
+    assert table.texts[1][3] == "OOM", "2200 bytes of half the graph, but for the parameters, 4000 on the device"
     assert "By this estimate, 0 of 1 pairs" in table.caption and "(median of 1 rows)" in table.caption
 
 
 def test_other_numbers_of_ranks_are_not_estimated() -> None:
     groups = [group_of(run_of("dgl", 1e6, workers=4))]
     table = with_estimates(make_columns(groups, ["system"], {"epoch s": "time/epoch_s"}), groups, MACHINE)
-    assert table.header == ("system", "epoch s", "runs", "epoch_s, estimated") and table.rows[0][-1] == "–"
+    assert table.header == ("system", "epoch s", "runs", "epoch_s, estimated") and table.texts[0][-1] == "–"
     assert "No estimate: 1 rows." in table.caption and "computed, on the 2 ranks of box, on" in table.caption
 
 

@@ -64,7 +64,7 @@ def test_orders(sort: str, order: list[str]) -> None:
 
 def test_the_cells() -> None:
     table = make_overview(RUNS)
-    rows = {row[0]: dict(zip(table.header, row, strict=True)) for row in table.rows}
+    rows = {row[0]: dict(zip(table.header, row, strict=True)) for row in table.texts}
     assert rows["fast"] == {
         "system": "fast",
         "dataset": "cora x_like x0.5",

@@ -55,14 +55,15 @@ def test_cells_by_hand() -> None:
         "x gsplit",
         "x gsplit, paper",
     )
-    assert table.rows == (
-        ("dgl", "0.5 ± 0", "62.7", "5 ± 13", "73.4", "2.50", "4.40"),
+    assert table.texts == [
+        ("dgl", "0.5", "62.7", "5 (4 to 6)", "73.4", "2.50", "4.40"),
         ("p3", "0.5", "1.5", "1", "14.1", "0.50", "0.84"),
         ("gsplit", "0.5", "0.1", "2", "16.7", "1.00", "1.00"),
         ("quiver", "OOM", "4.3", "OOM", "17.8", "inf", "1.07"),
         ("sancus", "0.5", "–", "1", "–", "0.50", "–"),
         ("dgl", "0.5", "–", "3", "–", "–", "–"),
-    )
+    ]
+    assert [cell.half_width for cell in (table.rows[0][1], table.rows[0][3])] == pytest.approx([0, 12.7062], rel=1e-4)
     # Ours p3 < gsplit < dgl < quiver, the paper's p3 < gsplit < quiver < dgl.
     assert "By epoch_s, 5 of 6 pairs of systems are in the paper's order." in table.caption
     assert "median of the 2 epochs after the first" in table.caption
@@ -82,15 +83,15 @@ def test_rows_are_compared_with_those_of_their_own_machine() -> None:
         on("Xeon", group_of(run_of("dgl", 300.0))),
     ]
     table = make_paper_table(groups, ["system", "machine"], read_published(OPTIONS))
-    assert [row[-2] for row in table.rows] == ["1.00", "2.00", "1.00", "1.50"]
+    assert [row[-2] for row in table.texts] == ["1.00", "2.00", "1.00", "1.50"]
     assert "2 of 2 pairs" in table.caption
 
 
 def test_another_system_of_ours_may_stand_for_a_papers() -> None:
     groups = [group_of(run_of("dgl", 4.0)), group_of(run_of("dgl_reference", 5.0)), group_of(run_of("p3", 1.0))]
     options = {**OPTIONS, "over": None, "columns": {"epoch_s": "time/epoch_s"}, "systems": {"dgl_reference": "dgl"}}
-    rows = make_paper_table(groups, ["system"], read_published(options)).rows
-    assert rows == (("dgl", "4", "–"), ("dgl_reference", "5", "73.4"), ("p3", "1", "14.1"))
+    rows = make_paper_table(groups, ["system"], read_published(options)).texts
+    assert rows == [("dgl", "4", "–"), ("dgl_reference", "5", "73.4"), ("p3", "1", "14.1")]
 
 
 def test_settings_of_rows_and_values_of_several_metrics() -> None:
@@ -124,11 +125,11 @@ def test_settings_of_rows_and_values_of_several_metrics() -> None:
         }
     )
     groups = [group_of(run(2)), group_of(run(3)), group_of(run(5))]
-    assert make_paper_table(groups, ["system"], layers).rows == (
+    assert make_paper_table(groups, ["system"], layers).texts == [
         ("hongtu", "20", "25.1", "1.00", "1.00"),
         ("hongtu", "30", "40.0", "1.00", "1.00"),
         ("hongtu", "50", "–", "1.00", "–"),
-    )
+    ]
     parts = read_published(
         {
             "paper": "hongtu",
@@ -139,7 +140,7 @@ def test_settings_of_rows_and_values_of_several_metrics() -> None:
         }
     )
     groups = [group_of(run(2, chunks)) for chunks in (8, 32, 3)]
-    assert [row[1:] for row in make_paper_table(groups, ["system"], parts).rows] == [
+    assert [row[1:] for row in make_paper_table(groups, ["system"], parts).texts] == [
         ("3.5", "4.46"),
         ("3.5", "8.50"),
         ("3.5", "–"),
@@ -150,9 +151,9 @@ def test_what_the_paper_does_not_say_is_told() -> None:
     """SDT-GNN's Table IV names no model: without `where` no cell would be that of GraphSAGE."""
     options = {"paper": "sdt_gnn", "source": "Table IV", "columns": {"epoch_s": "time/epoch_s"}}
     groups = [group_of(run_of("distdgl", 2.0, "yelp_like"))]
-    assert make_paper_table(groups, ["system"], read_published(options)).rows == (("distdgl", "2", "–"),)
+    assert make_paper_table(groups, ["system"], read_published(options)).texts == [("distdgl", "2", "–")]
     without_model = read_published({**options, "where": {"model": ""}})
-    assert make_paper_table(groups, ["system"], without_model).rows == (("distdgl", "2", "28.549"),)
+    assert make_paper_table(groups, ["system"], without_model).texts == [("distdgl", "2", "28.549")]
 
 
 @pytest.mark.parametrize(

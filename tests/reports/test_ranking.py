@@ -59,7 +59,7 @@ def test_places_and_memory_and_what_was_measured() -> None:
         run_of("e", -1, 1),
     ]
     table = make_ranking(runs, [SLOW, replace(SLOW, name="vast", workers=64)])
-    cells = [(row[0], row[4], row[10], row[12], row[13], row[14]) for row in table.rows]
+    cells = [(row[0], row[4], row[10], row[12], row[13], row[14]) for row in table.texts]
     # A layer of 2 x 3 over half of the rows, forwards and for its weights' gradient: 2 * 2 * 6 operations a row.
     assert cells == [
         ("b", "slow", "120", "1", "300", "2.5"),
@@ -82,13 +82,13 @@ def test_runs_whose_products_have_no_rate_are_left_out_and_counted() -> None:
     table = make_ranking(runs, [SLOW])
     assert [row[0] for row in table.rows] == ["a"] and "Left out: 2 runs whose train.matmul" in table.caption
     table = make_ranking(runs, [replace(SLOW, flops_tf32=2.0)])
-    assert [(row[0], row[10]) for row in table.rows] == [("b", "120"), ("a", "240")]
+    assert [(row[0], row[10]) for row in table.texts] == [("b", "120"), ("a", "240")]
     assert "Left out: 1 runs whose train.matmul" in table.caption
 
 
 def test_a_larger_graph_takes_longer_and_needs_more() -> None:
     table = make_ranking([run_of("a", 20, 10), run_of("b", 10, 900)], [SLOW], scale=10.0)
-    assert [(row[0], row[10], row[12]) for row in table.rows] == [("a", "2400", "1"), ("b", "1200", "OOM")]
+    assert [(row[0], row[10], row[12]) for row in table.texts] == [("a", "2400", "1"), ("b", "1200", "OOM")]
     assert "Counts times 10" in table.caption
 
 
@@ -115,7 +115,7 @@ def test_systems_in_the_published_order() -> None:
         planned("sancus", 20, 40_000, **gat),
     ]
     table = make_ranking(runs, [t4], scale="full")
-    published = {(row[0], row[2]): row[15] for row in table.rows}
+    published = {(row[0], row[2]): row[15] for row in table.texts}
     assert published == {
         ("distdgl", "gcn"): "2.27",
         ("neutronstar", "gcn"): "1.92",
@@ -126,17 +126,17 @@ def test_systems_in_the_published_order() -> None:
     assert "2 of 3 pairs of systems are in the published order." in table.caption
     assert "Out of memory: 1 of the 2 that were published as such, and 0 others." in table.caption
     # Of half the graph nobody has published anything.
-    assert {row[15] for row in make_ranking(runs, [t4]).rows} == {"–"}
+    assert {row[15] for row in make_ranking(runs, [t4]).texts} == {"–"}
 
 
 def test_a_run_made_with_a_profile_is_estimated_on_it_whatever_its_ranks() -> None:
     table = make_ranking([run_of("a", 20, 10, "slow", workers=4), run_of("b", 20, 10, workers=4)], [SLOW])
-    assert [row[0] for row in table.rows] == ["a"] and table.rows[0][13] == "600"
+    assert [row[0] for row in table.rows] == ["a"] and table.texts[0][13] == "600"
 
 
 def test_chunks_are_told_and_profiles_that_say_too_little() -> None:
     table = make_ranking([run_of("a", 20, 2500, paradigm={"chunks": 2})], [SLOW], untold=["local"])
-    assert table.rows[0][12] == "1"
+    assert table.texts[0][12] == "1"
     assert "by this factor: a 3." in table.caption and "without enough numbers: local." in table.caption
 
 

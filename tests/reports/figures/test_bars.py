@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from figure_runs import figure_run
+from matplotlib.container import BarContainer
 
 from gnnexp.reports.figures.draw import draw_figure
 from gnnexp.reports.figures.drawing import save
 from gnnexp.reports.figures.panels import Figure
+from gnnexp.reports.tables.data import csv_of
 
 BARS = Figure("bars", "bars", ("comm/bytes_features", "comm/bytes_gradients"), series=("system",))
 RUNS = [
@@ -27,12 +31,36 @@ def heights(figure: Figure) -> list[list[float]]:
 def test_a_purpose_without_traffic_is_a_counted_zero() -> None:
     assert heights(BARS)[0][:2] == [3.0, 0.0] and heights(BARS)[1][:2] == [1.0, 2.0], "MB"
     drawn = draw_figure(BARS, RUNS, ())
-    assert [row[1:4] for row in drawn.table.rows] == [
+    assert [row[1:4] for row in drawn.table.texts] == [
         ("dgl", "comm/bytes_features", "3e+06"),
         ("dgl", "comm/bytes_gradients", "1e+06"),
         ("p3", "comm/bytes_features", "0"),
         ("p3", "comm/bytes_gradients", "2e+06"),
     ]
+    assert csv_of(drawn.table).splitlines()[:2] == [
+        "panel,series,metric,value mean,value half_width,value min,value max,value n",
+        ",dgl,comm/bytes_features,3000000.0,,3000000.0,3000000.0,1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "below", "above"),
+    [
+        ((1.0, 2.0, 6.0), 2.0, 3.0),
+        ((1.0, 2.0, 3.0, 4.0, 5.0), 2.776445 * math.sqrt(2.5 / 5), 2.776445 * math.sqrt(2.5 / 5)),
+    ],
+)
+def test_a_bar_has_the_range_of_few_seeds_and_the_interval_of_many(
+    values: tuple[float, ...], below: float, above: float
+) -> None:
+    runs = [
+        figure_run("dgl", seed=seed, metrics={"comm/bytes_features": 1e6 * value}) for seed, value in enumerate(values)
+    ]
+    (axes,) = draw_figure(replace(BARS, y=("comm/bytes_features",)), runs, ()).canvas.axes
+    (bars,) = (container for container in axes.containers if isinstance(container, BarContainer))
+    assert [bar.get_height() for bar in bars] == [3.0]
+    (low, high), *_ = (line.get_segments()[0][:, 1] for line in bars.errorbar.lines[2])
+    assert (low, high) == pytest.approx((3 - below, 3 + above), rel=1e-6)
 
 
 def test_stacked() -> None:

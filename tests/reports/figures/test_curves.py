@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.figures.curves import curve_points, metric_of
 from gnnexp.reports.figures.draw import draw_figure, usual_figures
 from gnnexp.reports.figures.panels import Figure
+from gnnexp.reports.tables.data import csv_of
 from gnnexp.reports.tables.groups import group_runs
 
 KEYS = ("dataset", "system")
@@ -60,9 +62,24 @@ def test_a_panel_per_dataset_and_a_line_per_system(by: str, label: str, ends: li
     assert [line.get_xdata()[-1] for line in cora.get_lines()] == ends
     assert cora.get_lines()[0].get_ydata() == pytest.approx([20.0, 55.0]) and cora.get_ylabel() == "acc/test, %"
     assert cora.get_lines()[0].get_color() == citeseer.get_lines()[0].get_color(), "one system, one colour"
+    assert drawn.table.texts[0] == ("cora", "a", "acc/test", "1", "3", "0.2 (0.1 to 0.3)")
     half = 12.706 * 0.1 * math.sqrt(2) / math.sqrt(2)  # of 0.1 and 0.3
-    assert drawn.table.rows[0] == ("cora", "a", "acc/test", "1", "3", "0.2", f"{half:.3g}", "2")
+    assert drawn.table.rows[0][-1].half_width == pytest.approx(half, rel=1e-4)
+    header, first = csv.reader(csv_of(drawn.table).splitlines()[:2])
+    assert header[4:] == ["seconds", "value mean", "value half_width", "value min", "value max", "value n"]
+    assert list(map(float, first[3:])) == pytest.approx([1, 3.0, 0.2, half, 0.1, 0.3, 2], rel=1e-4)
     assert len(drawn.table.rows) == 2 + 3 + 2
+
+
+def test_the_range_of_few_seeds_is_shaded_and_the_interval_of_many() -> None:
+    for seeds in (2, 5):
+        runs = [make_run("cora", "a", [0.5, 0.5 + 0.1 * (seed % 2), 0.5]) for seed in range(seeds)]
+        (axes,) = draw_figure(Figure("accuracy", "curves", series=("system",)), runs, KEYS).canvas.axes
+        corners = axes.collections[0].get_paths()[0].vertices
+        low, high = (edge(y for x, y in corners if x == 2) for edge in (min, max))
+        # Of 0, 1, 0, 1, 0 the deviation is sqrt(0.3), and the quantile is 2.776.
+        middle, half = (54, 10 * 2.776445 * math.sqrt(0.3 / 5)) if seeds == 5 else (55, 5)
+        assert (low, high) == pytest.approx((middle - half, middle + half), rel=1e-6)
 
 
 def test_what_was_never_evaluated_or_timed_is_named() -> None:

@@ -22,8 +22,9 @@ def test_points_are_means_over_seeds_from_left_to_right() -> None:
     runs = [figure_run("dgl", 2.0, 4), figure_run("dgl", 4.0, 1), figure_run("dgl", 6.0, 1, seed=1)]
     (group,) = group_runs(runs, ("system",))
     (first, last), others = points_of_line(group, "hardware.workers", "time/epoch_s")
-    assert (first.x, first.mean, first.count) == (1.0, 5.0, 2) and first.half == pytest.approx(12.706, rel=1e-3)
-    assert (last.x, last.mean, last.count) == (4.0, 2.0, 1) and math.isnan(last.half) and others == []
+    assert (first.x, first.cell.mean, len(first.cell.values)) == (1.0, 5.0, 2) and others == []
+    assert first.cell.half_width == pytest.approx(12.706, rel=1e-3) and first.cell.text == "5 (4 to 6)"
+    assert (last.x, last.cell.mean, len(last.cell.values)) == (4.0, 2.0, 1) and math.isnan(last.cell.half_width)
 
 
 def test_the_figure() -> None:
@@ -44,23 +45,33 @@ def test_the_figure() -> None:
     assert [list(line.get_ydata()) for line in dotted] == [[4.0, 2.0, 1.0], [8.0, 4.0]], "from a line's first point"
     low, high = axes.get_ylim()
     assert low <= 1.0 and high >= 8.0
-    assert [row[1:5] for row in drawn.table.rows] == [
+    assert [row[1:5] for row in drawn.table.texts] == [
         ("dgl", "1", "time/epoch_s", "4"),
         ("dgl", "2", "time/epoch_s", "3"),
         ("dgl", "4", "time/epoch_s", "1.5"),
         ("p3", "2", "time/epoch_s", "8"),
         ("p3", "4", "time/epoch_s", "5"),
     ]
-    assert drawn.table.header[2] == "hardware.workers"
+    assert drawn.table.header == ("panel", "series", "hardware.workers", "metric", "value")
     assert "Failed: p3 on cora (OOM)." in drawn.table.caption
     assert "No point: p3 with hardware.workers=1." in drawn.table.caption
     assert "seeds" not in drawn.table.caption, "several runs of a line are no seeds of one point"
 
 
 def test_a_wide_interval_does_not_flatten_the_lines() -> None:
+    seconds = [1.0, 1.0, 1.0, 1.0, 101.0]
+    runs = [*(figure_run("dgl", value, seed=seed) for seed, value in enumerate(seconds)), figure_run("dgl", 1.0, 2)]
+    (axes,) = draw_figure(replace(SCALING, log=(), ideal=False), runs, ()).canvas.axes
+    assert axes.get_ylim() == (0.0, 63.0), "three times the largest mean, not 21 + 55.5"
+
+
+def test_two_seeds_have_their_range_around_the_mean() -> None:
+    """Their interval, 1.5 ± 6.4, would say nothing."""
     runs = [figure_run("dgl", 1.0), figure_run("dgl", 2.0, seed=1), figure_run("dgl", 1.0, 2)]
     (axes,) = draw_figure(replace(SCALING, log=(), ideal=False), runs, ()).canvas.axes
-    assert axes.get_ylim() == (0.0, 4.5), "three times the largest mean, not 1.5 + 6.4"
+    (whiskers,) = (lines for _, _, (lines,) in axes.containers)
+    assert [line.tolist() for line in whiskers.get_segments()] == [[[1, 1], [1, 2]], [[2, 1], [2, 1]]]
+    assert axes.get_ylim() == pytest.approx((0.0, 2.05)), "2, and a margin of 5 % of the range"
 
 
 def test_what_is_no_number_or_not_recorded_is_named() -> None:

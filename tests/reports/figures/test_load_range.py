@@ -86,5 +86,5 @@ def test_the_figure(tmp_path: Path) -> None:
     assert [text.get_text() for text in axes.texts] == ["1.50", "1.00"]
     bars = [bar for container in axes.containers for bar in container]
     assert [(bar.get_y(), bar.get_height()) for bar in bars] == [(10, 20), (20, 0)]
-    assert drawn.table.rows[0] == ("", "dgl", "work/edges_computed", "10", "20", "30", "1.5000")
+    assert drawn.table.texts[0] == ("", "dgl", "work/edges_computed", "10", "20", "30", "1.5000")
     assert "Not recorded by rank, not drawn: gone." in drawn.table.caption

@@ -21,6 +21,6 @@ def test_ratios_by_hand() -> None:
     cora, pubmed = drawn.canvas.axes
     assert [text.get_text() for text in cora.texts] == ["1.00", "0.50", "OOM", "2.00", "1.00", "OOM", *["OOM"] * 3]
     assert [text.get_text() for text in pubmed.texts] == ["1.00"]
-    assert drawn.table.rows[1] == ("cora", "dgl", "p3", "time/epoch_s", "0.5000")
+    assert drawn.table.texts[1] == ("cora", "dgl", "p3", "time/epoch_s", "0.5000")
     assert drawn.table.header[-1] == "column / row" and "Failed: quiver on cora (OOM)." in drawn.table.caption
     assert len(drawn.table.rows) == 4 + 1

@@ -168,7 +168,7 @@ def in_memory(folder: Path, **more: Any) -> RecordedRun:
 
 
 def cells(table: ReportTable, row: int = 0) -> dict[str, str]:
-    return dict(zip(table.header, table.rows[row], strict=True))
+    return dict(zip(table.header, table.texts[row], strict=True))
 
 
 def test_cells_by_hand(tmp_path: Path) -> None:
