@@ -19,6 +19,7 @@ from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of,
 from gnnexp.cli.sweeping.definition import Case, Sweep, load_sweep
 from gnnexp.cli.sweeping.known_runs import planned
 from gnnexp.cli.sweeping.queue import Queue
+from gnnexp.components.signature import unknown
 from gnnexp.config.compose import ComposedConfig
 from gnnexp.config.folders import PRIMARY
 from gnnexp.errors import ConfigError, Problem, ProblemsError
@@ -76,9 +77,17 @@ def check_all(sweep: Sweep, config_dir: str | None, config_name: str = PRIMARY) 
     problems = [_of_cases(problem_set, len(sweep.cases)) for problem_set in wrong.values()]
     if not problems:
         known = {key for config in checked for key in known_keys(config.composed)}
-        problems = layout_problems(read_layout(sweep.report), known, f"sweep {sweep.name}: ")
+        layout, where = read_layout(sweep.report), f"sweep {sweep.name}: "
+        problems = [*layout_problems(layout, known, where), *_rival_problems(layout.against, checked, where)]
     ConfigError.raise_all(problems)
     return checked
+
+
+def _rival_problems(against: str, checked: Sequence[CheckedConfig], where: str) -> list[Problem]:
+    """The problem of a sweep whose report compares with a system that no case has."""
+    composed = [config.composed for config in checked]
+    systems = dict.fromkeys(str(one.config.get("system") or one.choices.get("paradigm")) for one in composed)
+    return [unknown(f"{where}report.against", against, against, systems)] if against and against not in systems else []
 
 
 def _of_cases(found: Sequence[tuple[Case, Problem]], num_cases: int) -> Problem:
