@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
-from gnnexp.measure.merit import is_share
+from gnnexp.measure.merit import is_share, lower_is_better
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.metrics import header_factor, typical_epoch, value_of
+from gnnexp.reports.metrics import header_factor, is_time, typical_epoch, value_of
 from gnnexp.reports.tables.cells import ABSENT, ENOUGH_FOR_INTERVAL, CountCell, StatisticsCell, TableCell
-from gnnexp.reports.tables.groups import RunGroup, mixtures, repeated_runs
+from gnnexp.reports.tables.groups import RunGroup, contender_place, labels_at, mixtures, repeated_runs, setting_places
 from gnnexp.reports.tables.table import ReportTable
 
 # Header and metric of the test metric where rows have several.
@@ -50,6 +51,9 @@ _HYPER_PARAMETERS = (
 )
 
 
+Better = Literal["higher", "lower", ""]
+
+
 @dataclass(frozen=True)
 class MeasuredColumn:
     """A column of numbers, and how it is read from runs.
@@ -59,12 +63,14 @@ class MeasuredColumn:
         value_of: the value of a run in that unit; NaN if it recorded none.
         form: format of the numbers.
         metric: what it measures, a name of the record.
+        better: which values are better, for the marks of the best ones; empty: neither.
     """
 
     header: str
     value_of: Callable[[RecordedRun], float]
     form: str
     metric: str
+    better: Better = ""
 
     def cell(self, group: RunGroup) -> StatisticsCell:
         """The cell of a row."""
@@ -74,15 +80,18 @@ class MeasuredColumn:
 
 def usual_columns(groups: Sequence[RunGroup]) -> list[MeasuredColumn]:
     """Test metric, seconds of phases and of the epoch, and bytes sent by all ranks, as far as some run has them."""
-    sent = (*BYTES, *(pair for pair in _MORE_BYTES if any(group.median(pair[1]) > 0 for group in groups)))
+    sent = (*BYTES, *(pair for pair in _MORE_BYTES if any(group.mean(pair[1]) > 0 for group in groups)))
     times = [
         (name, metric)
         for name, metric in TIMES
-        if name not in _OF_LINKS or any(group.median(metric) > 0 for group in groups)
+        if name not in _OF_LINKS or any(group.mean(metric) > 0 for group in groups)
     ]
     return [
         _test_column(_test_metrics(groups)),
-        *(MeasuredColumn(f"{name} s", partial(_median, metric), ".4f", metric) for name, metric in times),
+        *(
+            MeasuredColumn(f"{name} s", partial(_median, metric), ".4f", metric, "lower" if name == "epoch" else "")
+            for name, metric in times
+        ),
         *(MeasuredColumn(f"{tag} MB", partial(_megabytes, metric), ".3f", metric) for tag, metric in sent),
     ]
 
@@ -90,7 +99,7 @@ def usual_columns(groups: Sequence[RunGroup]) -> list[MeasuredColumn]:
 def chosen_columns(columns: Mapping[str, str]) -> list[MeasuredColumn]:
     """The columns of a sweep's `report.columns`: metrics of the record by header; a header's last word is the unit."""
     return [
-        MeasuredColumn(header, partial(_scaled, header_factor(header), metric), ".4g", metric)
+        MeasuredColumn(header, partial(_scaled, header_factor(header), metric), ".4g", metric, _better(metric))
         for header, metric in columns.items()
     ]
 
@@ -107,7 +116,8 @@ def make_table(groups: Sequence[RunGroup], keys: Sequence[str]) -> ReportTable:
         metrics = _test_metrics([group])
         test = row[place] if len(metrics) < 2 else StatisticsCell((), absent=f"{ABSENT} (several metrics)")
         rows.append((*row[:place], _metric_of(metrics), test, *row[place + 1 :]))
-    return ReportTable((*table.header[:place], "metric", *table.header[place:]), tuple(rows), table.caption)
+    best = frozenset((row, column + 1) for row, column in table.best if column > place)
+    return ReportTable((*table.header[:place], "metric", *table.header[place:]), tuple(rows), table.caption, best=best)
 
 
 def make_columns(groups: Sequence[RunGroup], keys: Sequence[str], columns: Mapping[str, str]) -> ReportTable:
@@ -123,7 +133,36 @@ def _table(
     rows: list[tuple[TableCell, ...]] = [
         (*group.labels, *(column.cell(group) for column in columns), count_cell(group)) for group in groups
     ]
-    return ReportTable((*_short(keys), *(column.header for column in columns), "runs"), tuple(rows), caption)
+    header = (*_short(keys), *(column.header for column in columns), "runs")
+    best = frozenset(
+        (row, len(keys) + place) for place, column in enumerate(columns) for row in _best_rows(groups, keys, column)
+    )
+    return ReportTable(header, tuple(rows), caption, best=best)
+
+
+def _best_rows(groups: Sequence[RunGroup], keys: Sequence[str], column: MeasuredColumn) -> list[int]:
+    """Places of the rows that are the best of their setting; none where there is nothing to compare with."""
+    place = contender_place(keys)
+    if place is None or not column.better or not groups:
+        return []
+    shared, sign = setting_places(groups, place), 1 if column.better == "lower" else -1
+    settings: dict[tuple[str, ...], list[tuple[int, StatisticsCell]]] = {}
+    for row, group in enumerate(groups):
+        if (cell := column.cell(group)).values:
+            settings.setdefault(labels_at(group, shared), []).append((row, cell))
+    best = []
+    for rows in settings.values():
+        head = min((cell for _, cell in rows), key=lambda cell: sign * cell.mean).head
+        best += [row for row, cell in rows if cell.head == head] if len(rows) > 1 else []
+    return best
+
+
+def _better(metric: str) -> Better:
+    """Lower for seconds and bytes; for a task's metric what the metric says; neither for counts."""
+    room, _, split = metric.partition("/")
+    if split in ("val", "test"):
+        return "lower" if room == "loss" or lower_is_better(metric) else "higher"
+    return "lower" if is_time(metric) or "bytes" in metric else ""
 
 
 def _short(keys: Sequence[str]) -> list[str]:
@@ -212,7 +251,9 @@ def _test_column(metrics: Set[str]) -> MeasuredColumn:
     if len(metrics) > 1:
         return MeasuredColumn(TEST, _test_value, ".2f" if all(map(is_share, metrics)) else ".4g", TEST)
     name = min(metrics, default="acc/test")
-    return MeasuredColumn(name + " %" * is_share(name), _test_value, ".2f" if is_share(name) else ".4g", name)
+    return MeasuredColumn(
+        name + " %" * is_share(name), _test_value, ".2f" if is_share(name) else ".4g", name, _better(name)
+    )
 
 
 def _test_value(run: RecordedRun) -> float:

@@ -62,7 +62,8 @@ def with_estimates(
             "devices, or on several of its nodes. The profile must have a rate of products in the run's "
             "train.matmul."
         )
-    return ReportTable(header, rows, " ".join([table.caption, *notes]))
+    best = frozenset((row, column + (column >= place)) for row, column in table.best)
+    return ReportTable(header, rows, " ".join([table.caption, *notes]), best=best)
 
 
 def estimated_s(group: RunGroup, machine: Machine, paper: str = "", edge_rows: Sequence[str] = ()) -> float:

@@ -40,6 +40,7 @@ from gnnexp.reports.layout import ReportLayout, layout_of, read_layout
 from gnnexp.reports.metrics import unrecorded
 from gnnexp.reports.overview import ORDERS
 from gnnexp.reports.page.page import several_versions
+from gnnexp.reports.paired.fastest import answer_table, answers
 from gnnexp.reports.paired.verdicts import paired_results, paired_table
 from gnnexp.reports.query import is_query, query_names, read_query
 from gnnexp.reports.sweep_runs import SweepRuns, sweeps_run
@@ -263,11 +264,13 @@ def _comparison(layout: ReportLayout, runs: Sequence[RecordedRun]) -> dict[str, 
         table = make_table(groups, keys)
     if layout.estimate:
         table = with_estimates(table, groups, machine_named(layout.estimate), layout.paper, layout.published)
+    found = answers(groups, keys, layout.equal)
+    first = {"answer": answer_table(found, groups, keys)} if found else {}
     if not layout.against:
-        return {"table": table}
+        return {**first, "table": table}
     columns = chosen_columns(layout.columns) if layout.columns else usual_columns(groups)
     results = paired_results(groups, keys, columns, layout.against, layout.equal)
-    return {"verdicts": paired_table(results, keys, layout.against), "table": table}
+    return {**first, "verdicts": paired_table(results, keys, layout.against), "table": table}
 
 
 def _sync(console: Console, folders: Sequence[Path]) -> Answer:

@@ -35,15 +35,15 @@ _PARTS = (
     ("update", "update", "#999999"),
     ("wait for other ranks", "wait", "#DDDDDD"),
 )
-_WALL = "time/epoch_s_mean"
+_WALL = "time/epoch_s"
 _UNTOLD = " –: not recorded; it is a part of another phase (DDP waits and reduces inside of backward)."
 
 
 def draw_stacked(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
-    """Stacked S / N / L / FB / D / sync / update / wait bars, one per series, with a line at the epoch's wall time.
+    """Stacked S / N / L / FB / D / sync / update / wait bars, one per series, with a line at the epoch's seconds.
 
-    Bars are means over the ranks. Phases exclude each other, so the means add up to the wall time. (The table shows the
-    slowest rank of each phase.) Over several seeds a bar is the median.
+    Bars are means over the ranks. Phases exclude each other, so the means add up to the mean epoch. (The table shows
+    the slowest rank of each phase.) The line has the number of the table: the epoch of the slowest rank.
     """
     shown = [{name: group for name, group in panel.series.items() if group.runs} for panel in panels]
     canvas, spaces = panel_figure(panels, [bars_width(series) for series in shown], 3.8, legend_width=2.4)
@@ -55,15 +55,16 @@ def draw_stacked(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
                 (
                     panel.title,
                     name,
-                    *(NumberCell(seconds, ".6g") for seconds in (*_seconds(group).values(), group.median(_WALL))),
+                    *(NumberCell(seconds, ".6g") for seconds in (*_seconds(group).values(), group.mean(_WALL))),
                     str(len(group.runs)),
                 )
             )
     first = (
-        f"Seconds in each phase, mean over the ranks: {typical_epoch(runs_of_panels(panels))}. Line: wall time "
-        "of the epoch." + (_UNTOLD if any(text_of(cell) == "–" for row in rows for cell in row) else "")
+        f"Seconds in each phase, mean over the ranks: {typical_epoch(runs_of_panels(panels))}. Line and number: "
+        "the epoch of the slowest rank, as in the table."
+        + (_UNTOLD if any(text_of(cell) == "–" for row in rows for cell in row) else "")
     )
-    caption = caption_of(panels, first=first, seeds="Over several seeds: the median.")
+    caption = caption_of(panels, first=first, seeds="Over several seeds: the mean.")
     finish_figure(canvas, caption)
     header = ("panel", "series", *(f"{name} s" for _, name, _ in _PARTS), "epoch s", "runs")
     return DrawnFigure(canvas, ReportTable(header, tuple(rows), caption))
@@ -77,8 +78,10 @@ def _bars(axes: Axes, series: Mapping[str, RunGroup]) -> None:
         places,
         [BarPart(label, colour, [_drawn(of_group[name]) for of_group in seconds]) for label, name, colour in _PARTS],
     )
-    walls = [group.median(_WALL) for group in series.values()]
-    axes.hlines(walls, [p - 0.36 for p in places], [p + 0.36 for p in places], colors="black", label="epoch (wall)")
+    walls = [group.mean(_WALL) for group in series.values()]
+    axes.hlines(
+        walls, [p - 0.36 for p in places], [p + 0.36 for p in places], colors="black", label="epoch, slowest rank"
+    )
     for place, wall, top in zip(places, walls, tops, strict=True):
         if not math.isnan(wall):
             axes.annotate(
@@ -91,7 +94,7 @@ def _bars(axes: Axes, series: Mapping[str, RunGroup]) -> None:
 
 def _seconds(group: RunGroup) -> dict[str, float]:
     """Seconds of every part; NaN if the record does not have it. FB is shown without the decoder, which is in it."""
-    seconds = {name: group.median(f"time/{name}_s_mean") for _, name, _ in _PARTS}
+    seconds = {name: group.mean(f"time/{name}_s_mean") for _, name, _ in _PARTS}
     return {**seconds, "fb": seconds["fb"] - _drawn(seconds["decode"])}
 
 

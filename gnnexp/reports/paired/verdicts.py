@@ -22,10 +22,8 @@ from gnnexp.reports.paired.statistics import (
     holm_levels,
 )
 from gnnexp.reports.tables.cells import IntervalCell, NumberCell, TableCell
-from gnnexp.reports.tables.groups import RunGroup
+from gnnexp.reports.tables.groups import SYSTEM, RunGroup, contender_place, labels_at, setting_places
 from gnnexp.reports.tables.table import ReportTable
-
-SYSTEM = "system"
 
 
 @dataclass(frozen=True)
@@ -134,60 +132,48 @@ def paired_results(
 
     Args:
         groups: the rows.
-        keys: config keys that name a row; `system` is one of them.
+        keys: config keys that name a row; `system` is one of them, or there is one only.
         columns: the columns.
-        against: a system.
+        against: a system, or a value of the only key.
         margins: up to where two systems count as equal.
         level: probability of a wrong "differs" over all rivals of a row and column.
 
     Raises:
         ConfigError: rows are not named by their system, or no row has this one.
     """
-    place = _place_of_system(groups, keys, against)
+    place = _place_of_rivals(groups, keys, against)
     results: list[PairedResult] = []
-    others = _setting_places(groups, place)
+    others = setting_places(groups, place)
     for base in (group for group in groups if group.labels[place] == against):
         rivals = [
-            group for group in groups if group.labels[place] != against and _at(group, others) == _at(base, others)
+            group
+            for group in groups
+            if group.labels[place] != against and labels_at(group, others) == labels_at(base, others)
         ]
-        pairs = [match_runs(base.runs, rival.runs) for rival in rivals]
         for column in columns:
-            lines = [
-                _result(rival, base, column, of_rival, margins) for rival, of_rival in zip(rivals, pairs, strict=True)
-            ]
-            levels = holm_levels([line.difference.p_value for line in lines], level)
-            results += [
-                replace(line, level=own) for line, own in zip(lines, levels, strict=True) if _says_anything(line)
-            ]
+            results += filter(_says_anything, paired_with(base, rivals, column, margins, level))
     return results
 
 
-def _place_of_system(groups: Sequence[RunGroup], keys: Sequence[str], against: str) -> int:
-    if SYSTEM not in keys:
-        rows = ", ".join(keys)
+def paired_with(
+    base: RunGroup, rivals: Sequence[RunGroup], column: MeasuredColumn, margins: Margins, level: float = ALPHA
+) -> list[PairedResult]:
+    """Each of the `rivals` compared with `base` in one column, at a level that is corrected for their number."""
+    lines = [_result(rival, base, column, match_runs(base.runs, rival.runs), margins) for rival in rivals]
+    levels = holm_levels([line.difference.p_value for line in lines], level)
+    return [replace(line, level=own) for line, own in zip(lines, levels, strict=True)]
+
+
+def _place_of_rivals(groups: Sequence[RunGroup], keys: Sequence[str], against: str) -> int:
+    place = contender_place(keys)
+    if place is None:
         fix = f"report.rows: [{', '.join((*keys, SYSTEM))}]"
-        raise ConfigError(Problem("report.against", against, f"rows are named by {rows}, and not by their system", fix))
-    place = list(keys).index(SYSTEM)
-    systems = list(dict.fromkeys(group.labels[place] for group in groups))
-    if against not in systems:
-        raise ConfigError(unknown("report.against", against, against, systems))
+        why = f"rows are named by {', '.join(keys)}, and not by their system"
+        raise ConfigError(Problem("report.against", against, why, fix))
+    names = list(dict.fromkeys(group.labels[place] for group in groups))
+    if against not in names:
+        raise ConfigError(unknown("report.against", against, against, names))
     return place
-
-
-def _setting_places(groups: Sequence[RunGroup], system: int) -> list[int]:
-    """The labels that two rows must share: those that some system has several of. Others belong to the system."""
-    systems: dict[str, list[RunGroup]] = {}
-    for group in groups:
-        systems.setdefault(group.labels[system], []).append(group)
-    return [
-        place
-        for place in range(len(groups[0].labels))
-        if place != system and any(len({_at(row, [place]) for row in rows}) > 1 for rows in systems.values())
-    ]
-
-
-def _at(group: RunGroup, places: Sequence[int]) -> tuple[str, ...]:
-    return tuple(group.labels[place] for place in places)
 
 
 def _result(rival: RunGroup, base: RunGroup, column: MeasuredColumn, pairs: RunPairs, margins: Margins) -> PairedResult:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from gnnexp.record.runs import MACHINE, RecordedRun
 from gnnexp.reports.labels import differing_keys, flat_values
 
+# The key whose values a report compares.
+SYSTEM = "system"
 # Keys that name a row if the user chooses none; those whose values differ are used, in this order.
 _KEYS = ("system", "dataset", "model", "sampler", "partitioner", "hardware.workers")
 # At most this many keys in which runs of one row differ are named.
@@ -42,10 +44,10 @@ class RunGroup:
         ends = {"out of memory": "OOM", "diverged": "diverged", "interrupted": "interrupted"}
         return ends.get(kinds.pop() if len(kinds) == 1 else "", "failed")
 
-    def median(self, metric: str) -> float:
-        """Median over the runs of each run's median; NaN if no run recorded the metric."""
+    def mean(self, metric: str) -> float:
+        """Mean over the runs of each run's median; NaN if no run recorded the metric."""
         values = [value for run in self.runs if not math.isnan(value := run.median(metric))]
-        return statistics.median(values) if values else math.nan
+        return statistics.fmean(values) if values else math.nan
 
 
 def row_keys(runs: Sequence[RecordedRun], wanted: Sequence[str] = ()) -> tuple[str, ...]:
@@ -108,3 +110,27 @@ def repeated_runs(groups: Sequence[RunGroup]) -> int:
     """The number of runs that repeat another run of their row (`--rerun`), with equal configuration, data and code."""
     known = [[key for run in group.runs if (key := run.provenance.get("run_key"))] for group in groups]
     return sum(len(keys) - len(set(keys)) for keys in known)
+
+
+def contender_place(keys: Sequence[str]) -> int | None:
+    """The place of the key whose values are compared: the system, or the only key; None if there are several others."""
+    if SYSTEM in keys:
+        return list(keys).index(SYSTEM)
+    return 0 if len(keys) == 1 else None
+
+
+def setting_places(groups: Sequence[RunGroup], system: int) -> list[int]:
+    """The labels that two rows must share: those that some system has several of. Others belong to the system."""
+    systems: dict[str, list[RunGroup]] = {}
+    for group in groups:
+        systems.setdefault(group.labels[system], []).append(group)
+    return [
+        place
+        for place in range(len(groups[0].labels))
+        if place != system and any(len({labels_at(row, [place]) for row in rows}) > 1 for rows in systems.values())
+    ]
+
+
+def labels_at(group: RunGroup, places: Sequence[int]) -> tuple[str, ...]:
+    """Some labels of a row."""
+    return tuple(group.labels[place] for place in places)

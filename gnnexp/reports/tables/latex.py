@@ -112,7 +112,10 @@ def _unused(name: str, used: set[str]) -> str:
 
 
 def _tabular(table: ReportTable) -> Iterator[str]:
-    columns = [_LatexColumn(header, cells) for header, cells in zip(table.header, table.columns, strict=True)]
+    columns = [
+        _LatexColumn(header, cells, [row for row, column in table.best if column == place])
+        for place, (header, cells) in enumerate(zip(table.header, table.columns, strict=True))
+    ]
     yield f"\\begin{{tabular}}{{{' '.join(column.form for column in columns)}}}"
     yield "\\toprule"
     yield _line(column.title for column in columns)
@@ -130,8 +133,8 @@ def _line(cells: Iterable[str]) -> str:
 class _LatexColumn:
     """A column of the table: one of LaTeX's, or two if numbers have a spread behind them."""
 
-    def __init__(self, header: str, cells: Sequence[TableCell]) -> None:
-        self._header, self._cells = header, cells
+    def __init__(self, header: str, cells: Sequence[TableCell], best: Sequence[int]) -> None:
+        self._header, self._cells, self._best = header, cells, best
         self._numbers = any(isinstance(cell, NumberCell | StatisticsCell) for cell in cells)
         self._spread = any(isinstance(cell, StatisticsCell) and cell.spread for cell in cells)
 
@@ -141,7 +144,8 @@ class _LatexColumn:
         if not self._numbers:
             return "r" if any(isinstance(cell, CountCell) for cell in self._cells) else "l"
         form = _table_format([_head(cell) for cell in self._cells])
-        return f"S[table-format={form}]" + (r"@{\,}l" if self._spread else "")
+        bold = ", detect-weight, mode=text" if self._best else ""
+        return f"S[table-format={form}{bold}]" + (r"@{\,}l" if self._spread else "")
 
     @property
     def title(self) -> str:
@@ -156,6 +160,7 @@ class _LatexColumn:
             return escaped(text_of(cell))
         head = _head(cell)
         number = head if _PLAIN.fullmatch(head) else f"{{{escaped(head)}}}"
+        number = f"\\bfseries {number}" if place in self._best else number
         spread = _printed(cell.spread) if isinstance(cell, StatisticsCell) else ""
         return f"{number} & {spread}" if self._spread else number
 

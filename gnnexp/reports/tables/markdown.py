@@ -7,7 +7,11 @@ from gnnexp.reports.tables.table import ReportTable
 
 def markdown_of(table: ReportTable) -> str:
     """The table in GitHub's syntax. Texts of records (labels, reasons) are escaped and appear unchanged."""
-    header, *rows = ([_literal(cell) for cell in row] for row in (table.header, *table.texts))
+    header = [_literal(cell) for cell in table.header]
+    rows = [
+        [f"**{_literal(cell)}**" if table.is_best(row, place) else _literal(cell) for place, cell in enumerate(cells)]
+        for row, cells in enumerate(table.texts)
+    ]
     lines = [header, ["---"] * len(header), *rows]
     above = f"{_literal(table.heading)}\n\n" if table.heading else ""
     drawn = "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -18,12 +18,14 @@ class ReportTable:
             stands for a missing one.
         caption: what a reader must know to read the table.
         heading: a sentence above the table, or nothing.
+        best: row and column of each cell that is the best of those it is compared with.
     """
 
     header: tuple[str, ...]
     rows: tuple[tuple[TableCell, ...], ...]
     caption: str
     heading: str = ""
+    best: frozenset[tuple[int, int]] = frozenset()
 
     @property
     def columns(self) -> list[tuple[TableCell, ...]]:
@@ -39,12 +41,17 @@ class ReportTable:
         """The table with only its first `columns` columns."""
         return self.of_columns(range(columns), self.caption)
 
+    def is_best(self, row: int, column: int) -> bool:
+        """Whether a cell is marked."""
+        return (row, column) in self.best
+
     def of_columns(self, places: Sequence[int], caption: str = "") -> ReportTable:
         """Some columns of the table."""
         return ReportTable(
             tuple(self.header[place] for place in places),
             tuple(tuple(row[place] for place in places) for row in self.rows),
             caption,
+            best=frozenset((row, places.index(column)) for row, column in self.best if column in places),
         )
 
 

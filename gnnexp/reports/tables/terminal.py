@@ -24,9 +24,10 @@ def terminal_table(table: ReportTable, width: int, title: str = "") -> RichTable
 
     If it fits neither way, it is cut into tables one below the other.
     """
-    upright = ReportTable(table.header, tuple(table.texts), table.caption)
+    upright = ReportTable(table.header, tuple(table.texts), table.caption, best=table.best)
     header, *rows = zip(upright.header, *table.texts, strict=True)
-    turned = ReportTable(header, tuple(rows), table.caption)
+    best = frozenset((column - 1, row + 1) for row, column in table.best if column)
+    turned = ReportTable(header, tuple(rows), table.caption, best=best)
     ways = [turned, upright] if len(table.header) > max(_MOST_COLUMNS, len(table.rows)) else [upright, turned]
     fitting = next((way for way in ways if _fits(way, width)), None)
     return _drawn(fitting, width, title) if fitting else _stacked(upright, width, title)
@@ -79,6 +80,7 @@ def _fits(table: ReportTable, width: int) -> bool:
 
 def _drawn(table: ReportTable, width: int, title: str) -> RichTable:
     from rich.table import Table as RichTable
+    from rich.text import Text
 
     drawn = RichTable(title=title or None, caption=table.caption, caption_justify="left", title_justify="left")
     fits = _fits(table, width)  # rich would cut off numbers that do not fit: then all cells are folded
@@ -86,6 +88,6 @@ def _drawn(table: ReportTable, width: int, title: str) -> RichTable:
         drawn.add_column(
             name, justify="right" if least else "left", overflow="fold", min_width=least if fits and least else None
         )
-    for row in table.texts:
-        drawn.add_row(*row)
+    for row, cells in enumerate(table.texts):
+        drawn.add_row(*(Text(cell, "bold" if table.is_best(row, place) else "") for place, cell in enumerate(cells)))
     return drawn
