@@ -87,8 +87,11 @@ def test_the_cells_are_the_records(tmp_path: Path) -> None:
         "gradients MB": "0.001",
         "runs": "1",
     }
-    lines = markdown_of(table).splitlines()
-    assert [tuple(line.strip("| ").split(" | ")) for line in (lines[0], *lines[2:4])] == [table.header, *table.texts]
+    assert table.best == {(row, table.header.index(name)) for row in (0, 1) for name in ("acc/test %", "epoch s")}
+    system, accuracy, seconds, *rest = table.texts[0]
+    lines = [tuple(line.removeprefix("| ").removesuffix(" |").split(" | ")) for line in markdown_of(table).splitlines()]
+    marked = (f"**{accuracy}**", f"**{seconds}**", *rest)
+    assert [lines[0], *lines[2:4]] == [table.header, (system, *marked), ("dgl_reference", *marked)], "both are the best"
     assert "median of the 3 epochs after the first, which warms up and is left out" in table.caption
     assert terminal_table(table, 200, "x").row_count == 2
 

@@ -18,7 +18,8 @@ from scipy import stats
 
 from gnnexp.reports.tables.cells import CountCell, NumberCell, StatisticsCell
 from gnnexp.reports.tables.data import arrow_of, csv_of, document_of
-from gnnexp.reports.tables.save import save_table
+from gnnexp.reports.tables.markdown import markdown_of
+from gnnexp.reports.tables.save import FORMATS, save_table
 from gnnexp.reports.tables.table import ReportTable
 
 # Squares of smaller and larger numbers are 0 or infinite in numpy.
@@ -79,6 +80,7 @@ def test_parquet_has_types_and_the_caption() -> None:
 
 def test_json_has_a_mapping_for_several_runs_one_and_none() -> None:
     document = document_of(TABLE)
+    assert json.loads(json.dumps(document, allow_nan=False)) == document, "JSON has no NaN"
     assert (document["heading"], document["caption"]) == ("a sentence", "what it means")
     assert document["columns"] == [*TABLE.header]
     rows = document["rows"]
@@ -113,13 +115,14 @@ def test_the_form_does_not_depend_on_how_many_runs_there_are() -> None:
 
 
 def test_every_format_is_saved_in_a_file_of_its_own(tmp_path: Path) -> None:
-    files = save_table(TABLE, tmp_path / "new", "mine", ("md", "csv", "json", "tex", "parquet"))
-    assert files == [tmp_path / "new" / f"mine.{suffix}" for suffix in ("md", "csv", "json", "tex", "parquet")]
+    suffixes = ("md", "csv", "tex", "parquet")
+    files = save_table(TABLE, tmp_path / "new", "mine", suffixes)
+    assert files == [tmp_path / "new" / f"mine.{suffix}" for suffix in suffixes] and set(suffixes) == set(FORMATS)
     assert sorted(files) == sorted((tmp_path / "new").iterdir()), "nothing next to them"
-    assert files[1].read_text() == csv_of(TABLE) and json.loads(files[2].read_text()) == document_of(TABLE)
-    assert "\\newcommand{\\mineDglEpochS}{0.2111}" in files[3].read_text()
+    assert files[0].read_text() == markdown_of(TABLE) and files[1].read_text() == csv_of(TABLE)
+    assert "\\newcommand{\\newMineDglEpochS}{0.2111}" in files[2].read_text()
     before = [file.read_bytes() for file in files]
-    save_table(TABLE, tmp_path / "new", "mine", ("md", "csv", "json", "tex", "parquet"))
+    save_table(TABLE, tmp_path / "new", "mine", suffixes)
     assert [file.read_bytes() for file in files] == before, "the same table is the same file"
 
 
