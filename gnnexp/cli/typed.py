@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import NoReturn
 
+from gnnexp.cli.arguments import COMMANDS
 from gnnexp.components.signature import nearest
 from gnnexp.config.compose import draft
 from gnnexp.config.folders import find_folders
@@ -14,6 +15,8 @@ from gnnexp.config.overrides import further_keys
 from gnnexp.errors import ConfigError, Problem
 
 _SLIP = 0.8
+# At most this many commands that have a mistaken option are named.
+_MOST_COMMANDS = 3
 
 
 def refuse(strange: Sequence[str], typed: Sequence[str], options: argparse.Namespace) -> NoReturn:
@@ -40,17 +43,24 @@ def _problem(word: str, typed: Sequence[str], options: argparse.Namespace) -> Pr
     close = nearest(name, known, _SLIP)
     if keys and (not close or keys[0].rpartition(".")[2] == name.lstrip("-")):
         return Problem(
-            name,
-            value or None,
+            *((name, value) if value else ("option", name)),
             f"{command} has no such option; keys of the configuration are written key=value",
             f"write {' or '.join(lines_of_key(keys, value or '…'))}",
         )
-    return Problem(
-        name,
-        value or None,
-        f"{command} has no such option; it has {', '.join(known) or 'none'}",
-        f"did you mean {close}?" if close else f"{command} --help",
-    )
+    key, shown = (name, value) if value else ("option", name)
+    allowed = f"{command} has no such option; it has {', '.join(known) or 'none'}"
+    if not close and (others := commands_with(name)):
+        subject = next((one for one in typed[1:] if not one.startswith("-") and "=" not in one and one != value), "")
+        lines = [" ".join(filter(None, ("gnnexp", other, subject, name, value))) for other in others[:_MOST_COMMANDS]]
+        return Problem(key, shown, allowed, f"did you mean {' or '.join(lines)}?")
+    return Problem(key, shown, allowed, f"did you mean {close}?" if close else f"{command} --help")
+
+
+def commands_with(name: str) -> list[str]:
+    """The commands that have the option `name`."""
+    return [
+        command for command, (_, _, _, arguments) in COMMANDS.items() if any(name in names for names, _ in arguments)
+    ]
 
 
 def _next(word: str, typed: Sequence[str]) -> str:

@@ -9,7 +9,8 @@ from typing import Any, Literal, get_args, get_origin
 
 from gnnexp.components.locate import located
 from gnnexp.components.packages import missing_package
-from gnnexp.components.signature import TARGET, nearest, parameters_of, unknown
+from gnnexp.components.signature import TARGET, nearest, one_of, parameters_of, unknown
+from gnnexp.config.elsewhere import known_elsewhere
 from gnnexp.config.folders import ConfigFolders, product_sweeps
 from gnnexp.config.meant import meant
 from gnnexp.errors import ConfigError, Problem
@@ -34,6 +35,8 @@ def unknown_choice(group: str, value: object, choices: Iterable[str], folders: C
         return left_out
     if (package := OF_PLUGINS.get(f"{group}={word}")) is not None:
         return missing_package(group, value, package)
+    if (known := known_elsewhere(group, word)) is not None:
+        return Problem(group, value, f"is not in gnnexp ({known.what}); {one_of(names)}", known.fix())
     problem = unknown(group, value, word, names, f"{group}=")
     if nearest(word, names, SLIP) and word.lower() not in (name.lower() for name in published_names(group, folders)):
         return problem
