@@ -385,7 +385,7 @@ def calls(file: Path) -> set[str]:
 
 
 def test_every_command_that_builds_a_table_has_json() -> None:
-    tables = {"made_table", "rich", "tell_result", "show", "finish"}
+    tables = {"made_table", "terminal_table", "tell_result", "show", "finish"}
     building = {command for command in commands() if tables & calls(module_of(command))} - {"cancel", "logs"}
     with_json = {command for command, parser in commands().items() if "--json" in parser.format_help()}
     assert building <= with_json and {"run", "status", "report", "plan", "info"} <= building
