@@ -21,6 +21,7 @@ from gnnexp.record.runs import REPORTS, RUNS, RecordedRun
 from gnnexp.reports.layout import ReportLayout
 from gnnexp.reports.page.html import write_html
 from gnnexp.reports.page.page import NamedTable, Page, PageFigure, RunLine, notes, page_figures, provenance, run_line
+from gnnexp.reports.paired.fastest import ANSWER, FASTEST
 from gnnexp.reports.tables.markdown import markdown_of
 from gnnexp.reports.tables.save import save_table
 from gnnexp.reports.tables.table import ReportTable
@@ -114,7 +115,10 @@ def make_page(choice: ReportSubject, tables: Mapping[str, ReportTable], figures:
     state, runs = choice.state, choice.runs
     lines = _lines(state, runs)
     heading = f"{choice.name}: {choice.query}" if choice.query and not choice.sweep else choice.name
-    named = [NamedTable(_TITLES.get(name, name).capitalize(), table) for name, table in tables.items()]
+    named = [
+        NamedTable(_TITLES.get(name, name).capitalize(), table, table.header.index(FASTEST) if name == ANSWER else None)
+        for name, table in tables.items()
+    ]
     return Page(
         title=heading,
         description=str(state.get("description", "")),

@@ -40,7 +40,7 @@ from gnnexp.reports.layout import ReportLayout, layout_of, read_layout
 from gnnexp.reports.metrics import unrecorded
 from gnnexp.reports.overview import ORDERS
 from gnnexp.reports.page.page import several_versions
-from gnnexp.reports.paired.fastest import answer_table, answers
+from gnnexp.reports.paired.fastest import ANSWER, answer_table, answers
 from gnnexp.reports.paired.verdicts import paired_results, paired_table
 from gnnexp.reports.query import is_query, query_names, read_query
 from gnnexp.reports.sweep_runs import SweepRuns, sweeps_run
@@ -265,7 +265,7 @@ def _comparison(layout: ReportLayout, runs: Sequence[RecordedRun]) -> dict[str, 
     if layout.estimate:
         table = with_estimates(table, groups, machine_named(layout.estimate), layout.paper, layout.published)
     found = answers(groups, keys, layout.equal)
-    first = {"answer": answer_table(found, groups, keys)} if found else {}
+    first = {ANSWER: answer_table(found, groups, keys)} if found else {}
     if not layout.against:
         return {**first, "table": table}
     columns = chosen_columns(layout.columns) if layout.columns else usual_columns(groups)

@@ -25,10 +25,17 @@ _CAPTIONS = {
 
 @dataclass(frozen=True)
 class NamedTable:
-    """A table with its own heading."""
+    """A table with its own heading.
+
+    Attributes:
+        name: the heading.
+        table: the table.
+        labels: its first columns, if each of its rows is shown as a card that they name; else None.
+    """
 
     name: str
     table: ReportTable
+    labels: int | None = None
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ from gnnexp.reports.tables.groups import RunGroup, contender_place, labels_at, s
 from gnnexp.reports.tables.table import ReportTable
 
 EPOCH = "time/epoch_s"
+# The name of the table, and the header of its first column behind the labels of a setting.
+ANSWER, FASTEST = "answer", "fastest"
 # Phases that together explain this share of a difference are named, at most so many.
 _ENOUGH, _MOST_PHASES = 0.6, 2
 # Settings that change what is computed. Others (feature stores, partitioners, hardware) change only where and how fast.
@@ -98,7 +101,7 @@ def answer_table(found: Sequence[SettingAnswer], groups: Sequence[RunGroup], key
     shared = setting_places(groups, place)
     header = (
         *(keys[k].removeprefix("hardware.") for k in shared),
-        "fastest",
+        FASTEST,
         "epoch s",
         "others take",
         "why",
@@ -119,7 +122,7 @@ def answer_table(found: Sequence[SettingAnswer], groups: Sequence[RunGroup], key
         )
         for one in found
     ]
-    return ReportTable(header, tuple(rows), _CAPTION)
+    return ReportTable(header, tuple(rows), _CAPTION, _heading(found))
 
 
 _CAPTION = (
@@ -130,6 +133,16 @@ _CAPTION = (
     "What else differs: settings that change what is computed, so that neither seconds nor accuracy compare systems "
     "alone."
 )
+
+
+def _heading(found: Sequence[SettingAnswer]) -> str:
+    """Which system is fastest, over all settings."""
+    counts = Counter(_fastest(one) for one in found)
+    if len(found) == 1:
+        return f"Fastest: {_fastest(found[0])}."
+    return (
+        f"Fastest: {', '.join(f'{name} in {count}' for name, count in counts.most_common())} of {len(found)} settings."
+    )
 
 
 def _fastest(one: SettingAnswer) -> str:
