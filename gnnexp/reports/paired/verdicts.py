@@ -259,7 +259,8 @@ def _caption(results: Sequence[PairedResult], against: str) -> str:
     if any(result.verdict is None for result in results):
         notes.append(
             "Seconds have no verdict where the runs of one pair began before those of another had all begun: a change "
-            "of the machine's speed would look like a difference. A sweep with seed as its first axis interleaves them."
+            "of the machine's speed would look like a difference. A sweep makes all runs of a seed before those of the "
+            "next, so its runs are interleaved."
         )
     alone = {id(run): run for result in results for run in result.pairs.alone}
     if alone:

@@ -1,0 +1,128 @@
+"""The first answer of a report: the fastest system, why, at what accuracy, how sure, and what makes it unfair."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from figure_runs import figure_run
+
+from gnnexp.record.runs import RecordedRun
+from gnnexp.reports.paired.fastest import answer_table, answers
+from gnnexp.reports.paired.verdicts import Margins
+from gnnexp.reports.tables.groups import group_runs
+from gnnexp.reports.tables.table import ReportTable
+
+PHASES = ("sample", "load", "forward", "backward")
+
+
+def run_of(
+    system: str,
+    seed: int,
+    seconds: Sequence[float] = (0.1, 0.2, 0.3, 0.4),
+    acc: float = 0.8,
+    dataset: str = "cora",
+    approximates: str = "",
+    config: Mapping[str, Any] | None = None,
+    sent: float = 0.0,
+) -> RecordedRun:
+    """A run with these seconds of the phases; runs of one seed come before those of the next."""
+    whole = sum(seconds)
+    metrics = {f"time/{name}_s_mean": value for name, value in zip(PHASES, seconds, strict=True)}
+    metrics |= {"time/epoch_s_mean": whole, "comm/bytes_features": sent}
+    run = figure_run(system, whole, seed=seed, dataset=dataset, metrics=metrics)
+    place = sorted(("a", "b", "c")).index(system)
+    return replace(
+        run,
+        config={**run.config, **(config or {})},
+        summary={"acc/test": acc, "acc/val": acc},
+        facts={"exact": not approximates, "approximates": approximates},
+        provenance={"date": f"2026-01-01T00:{4 * seed + place:02d}", "dataset_key": dataset},
+    )
+
+
+def asked(runs: Sequence[RecordedRun], keys: Sequence[str] = ("system",)) -> ReportTable:
+    groups = group_runs(runs, keys)
+    found = answers(groups, keys, Margins())
+    return answer_table(found, groups, keys) if found else ReportTable((), (), "")
+
+
+def row(table: ReportTable, number: int = 0) -> dict[str, str]:
+    return dict(zip(table.header, table.texts[number], strict=True))
+
+
+def test_the_fastest_by_how_much_why_and_at_what_accuracy() -> None:
+    ours = [run_of("a", seed, (0.1, 0.2 + seed / 100, 0.3, 0.4), 0.8 + seed / 100) for seed in range(3)]
+    theirs = [
+        run_of("b", seed, (0.1, 1.1 + seed / 50, 0.4, 0.4), 0.85 + seed / 100 + 0.001 * seed, sent=5e6)
+        for seed in range(3)
+    ]
+    table = asked([*ours, *theirs])
+    said = row(table)
+    assert table.heading == "Fastest: a."
+    assert said["fastest"] == "a" and said["epoch s"] == "1.0100 (1.0000 to 1.0200)"
+    assert said["others take"] == "b 2.00x (2.00 to 2.00): differs"
+    assert said["why"] == "b: load +0.91 s, sends 5 MB, not 0"
+    assert said["accuracy"].startswith("acc/test % 81.00 (80.00 to 82.00); b +5.10 (differs)")
+    assert said["exact"] == "all" and said["what else differs"] == "nothing"
+
+
+def test_what_cannot_be_told_apart_is_named_together() -> None:
+    ours = [run_of("a", seed, (0.1, 0.2, 0.3, 0.4 + 0.1 * seed)) for seed in range(3)]
+    theirs = [run_of("b", seed, (0.1, 0.2, 0.3, 0.62 - 0.1 * seed)) for seed in range(3)]
+    table = asked([*ours, *theirs])
+    assert row(table)["fastest"] == "a or b" and table.heading == "Fastest: a or b."
+    single = asked([ours[0], theirs[0]])
+    assert row(single)["fastest"] == "a or b" and "undecided: 1 pair" in row(single)["others take"]
+
+
+def test_a_row_for_each_setting() -> None:
+    runs = [
+        run_of(system, seed, (0.1, 0.2, 0.3, seconds + seed / 1000), dataset=dataset)
+        for seed in range(3)
+        for dataset in ("cora", "pubmed")
+        for system, seconds in (("a", 1.0 if dataset == "cora" else 3.0), ("b", 2.0), ("c", 4.0))
+    ]
+    table = asked(runs, ("system", "dataset"))
+    assert [text[:2] for text in table.texts] == [("cora", "a"), ("pubmed", "b")]
+    assert table.heading == "Fastest: a in 1, b in 1 of 2 settings."
+    assert row(table)["others take"].count("x (") == 2
+
+
+def test_systems_that_approximate_are_named() -> None:
+    runs = [run_of("a", seed) for seed in range(3)] + [
+        run_of("b", seed, approximates="stale embeddings", acc=0.7) for seed in range(3)
+    ]
+    assert row(asked(runs))["exact"] == "b approximates: stale embeddings"
+    unknown = [replace(run, facts={}) for run in runs]
+    assert row(asked(unknown))["exact"].startswith("a approximates: not recorded what")
+
+
+def test_settings_that_change_what_is_computed_are_named() -> None:
+    def configured(sampler: str, key: str, prefetch: int, rate: float) -> Mapping[str, Any]:
+        return {
+            "sampler": {"_target_": f"gnnexp.samplers.{sampler}", "key": key, "prefetch": prefetch},
+            "optimizer": {"lr": rate},
+            "feature_store": {"capacity": rate},
+        }
+
+    ours = [run_of("a", seed, config=configured("x.Fused", "global", 2, 0.1)) for seed in range(3)]
+    key = [run_of("b", seed, config=configured("x.Fused", "micro", 4, 0.1)) for seed in range(3)]
+    other = [run_of("c", seed, config=configured("x.Full", "micro", 2, 0.2)) for seed in range(3)]
+    said = row(asked([*ours, *key, *other]))["what else differs"]
+    assert said == "b: sampler.key (micro, not global); c: optimizer.lr (0.2, not 0.1), sampler (Full, not Fused)"
+
+
+@pytest.mark.parametrize("keys", [("dataset", "model"), ()])
+def test_rows_that_are_not_named_by_one_thing_have_no_answer(keys: tuple[str, ...]) -> None:
+    runs = [run_of("a", 0), run_of("b", 0)]
+    assert answers(group_runs(runs, keys), keys, Margins()) == []
+    assert answers([], keys, Margins()) == []
+
+
+def test_one_system_or_none_that_finished_has_no_answer() -> None:
+    assert asked([run_of("a", 0)]).rows == ()
+    failed = replace(run_of("b", 0), status="failed", epochs=[])
+    assert asked([run_of("a", 0), failed]).rows == ()
