@@ -247,7 +247,7 @@ def _test_metrics(groups: Sequence[RunGroup]) -> set[str]:
 
 
 def _test_column(metrics: Set[str]) -> MeasuredColumn:
-    """The task's metric, in percent if it is a share. Where rows have several, a column beside it names them."""
+    """The task's metric, in percent if it is a share. Where rows have several, another column names them."""
     if len(metrics) > 1:
         return MeasuredColumn(TEST, _test_value, ".2f" if all(map(is_share, metrics)) else ".4g", TEST)
     name = min(metrics, default="acc/test")

@@ -40,7 +40,7 @@ from gnnexp.reports.layout import ReportLayout, layout_of, read_layout
 from gnnexp.reports.metrics import unrecorded
 from gnnexp.reports.overview import ORDERS
 from gnnexp.reports.page.page import several_versions
-from gnnexp.reports.paired.fastest import ANSWER, answer_table, answers
+from gnnexp.reports.paired.fastest import ANSWER, FASTEST, answer_table, answers
 from gnnexp.reports.paired.verdicts import paired_results, paired_table
 from gnnexp.reports.query import is_query, query_names, read_query
 from gnnexp.reports.sweep_runs import SweepRuns, sweeps_run
@@ -48,7 +48,7 @@ from gnnexp.reports.tables.data import document_of
 from gnnexp.reports.tables.groups import group_runs, row_keys
 from gnnexp.reports.tables.save import save_table
 from gnnexp.reports.tables.table import ReportTable
-from gnnexp.reports.tables.terminal import terminal_table
+from gnnexp.reports.tables.terminal import terminal_cards, terminal_table
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import REPORT_FILE, read_report, undelivered, undelivered_reports
 from gnnexp.trackers.delivery import read_run_record as read_record
@@ -230,7 +230,13 @@ def show(
         console.print(line, soft_wrap=True)
     for name, table in tables.items():
         tables[name] = replace(table, caption=" ".join([table.caption, *notes]))
-        console.print(terminal_table(tables[name], console.width, f"report {choice.name}"))
+        title = f"report {choice.name}: {name}"
+        cards = name == ANSWER
+        console.print(
+            terminal_cards(tables[name], tables[name].header.index(FASTEST), title)
+            if cards
+            else terminal_table(tables[name], console.width, title)
+        )
     files = [*figures, *drawn]
     files += [file for name, table in tables.items() for file in save_table(table, folder, name, formats)]
     files.append(publish(choice, out, tables, data, files, console))

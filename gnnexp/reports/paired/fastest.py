@@ -14,7 +14,7 @@ from gnnexp.reports.labels import differing_keys, flat_values
 from gnnexp.reports.metrics import value_of
 from gnnexp.reports.paired.statistics import ALPHA, Verdict
 from gnnexp.reports.paired.verdicts import Margins, PairedResult, paired_with
-from gnnexp.reports.tables.cells import TableCell
+from gnnexp.reports.tables.cells import ABSENT, TableCell
 from gnnexp.reports.tables.groups import RunGroup, contender_place, labels_at, setting_places
 from gnnexp.reports.tables.table import ReportTable
 
@@ -114,11 +114,11 @@ def answer_table(found: Sequence[SettingAnswer], groups: Sequence[RunGroup], key
             *one.labels,
             _fastest(one),
             one.rivals[0][0].column.cell(one.fastest),
-            "; ".join(_times(one, time) for time, _ in one.rivals),
-            "; ".join(filter(None, (_why(one, time) for time, _ in one.rivals))) or "–",
+            "\n".join(_times(one, time) for time, _ in one.rivals),
+            "\n".join(filter(None, (_why(one, time) for time, _ in one.rivals))) or ABSENT,
             _accuracy(one),
             _exact(one),
-            "; ".join(filter(None, (_confounders(one, time) for time, _ in one.rivals))) or "nothing",
+            "\n".join(filter(None, (_confounders(one, time) for time, _ in one.rivals))) or "nothing",
         )
         for one in found
     ]
@@ -137,18 +137,23 @@ _CAPTION = (
 
 def _heading(found: Sequence[SettingAnswer]) -> str:
     """Which system is fastest, over all settings."""
-    counts = Counter(_fastest(one) for one in found)
     if len(found) == 1:
         return f"Fastest: {_fastest(found[0])}."
+    counts = Counter("undecided" if _as_fast(one) else one.name for one in found)
     return (
         f"Fastest: {', '.join(f'{name} in {count}' for name, count in counts.most_common())} of {len(found)} settings."
     )
 
 
+def _as_fast(one: SettingAnswer) -> list[str]:
+    """The rivals that may be as fast."""
+    return [time.rival.labels[one.place] for time, _ in one.rivals if time.verdict is not Verdict.DIFFERS]
+
+
 def _fastest(one: SettingAnswer) -> str:
-    """The fastest system, or all that cannot be told from it."""
-    near = [time.rival.labels[one.place] for time, _ in one.rivals if time.verdict is not Verdict.DIFFERS]
-    return " or ".join((one.name, *near))
+    """The fastest system, or that it is undecided among several."""
+    near = _as_fast(one)
+    return f"undecided: {' or '.join((one.name, *near))}" if near else one.name
 
 
 def _times(one: SettingAnswer, time: PairedResult) -> str:
@@ -158,7 +163,7 @@ def _times(one: SettingAnswer, time: PairedResult) -> str:
         return f"{name} {ratio:.2f}x (no pair)"
     low, high = time.interval
     interval = "" if math.isnan(low) else f" ({low:.2f} to {high:.2f})"
-    return f"{name} {time.estimate:.2f}x{interval}: {time.text}"
+    return f"{name} {time.estimate:.2f}x{interval}, {time.text}"
 
 
 def _why(one: SettingAnswer, time: PairedResult) -> str:
@@ -198,7 +203,7 @@ def _accuracy(one: SettingAnswer) -> str:
     test = one.rivals[0][1].column
     cell = test.cell(one.fastest)
     if not cell.values:
-        return "–"
+        return ABSENT
     others = [
         f"{share.rival.labels[one.place]} {share.estimate:+.2f} ({share.text})"
         if not share.difference.is_ratio
@@ -206,7 +211,7 @@ def _accuracy(one: SettingAnswer) -> str:
         for _, share in one.rivals
         if share.difference.differences
     ]
-    return f"{test.header} {cell.text}" + (f"; {', '.join(others)}" if others else "")
+    return "\n".join((f"{test.header} {cell.text}", *others))
 
 
 def _exact(one: SettingAnswer) -> str:
@@ -214,8 +219,8 @@ def _exact(one: SettingAnswer) -> str:
         group.labels[one.place]: _approximation(group.runs)
         for group in (one.fastest, *(time.rival for time, _ in one.rivals))
     }
-    told = [f"{name} approximates: {what}" for name, what in inexact.items() if what]
-    return "; ".join(told) or "all"
+    named = [f"{name} approximates: {what}" for name, what in inexact.items() if what]
+    return "\n".join(named) or "all"
 
 
 def _approximation(runs: Sequence[RecordedRun]) -> str:
@@ -231,7 +236,7 @@ def _confounders(one: SettingAnswer, time: PairedResult) -> str:
     configs = [flat_values({name: run.config.get(name) for name in _CHANGES_RESULT}) for run in pairs[0]]
     keys = sorted(key for key in differing_keys(configs) if not key.startswith(_CHANGES_NONE))
     shown = [
-        f"{key.removesuffix('._target_')} ({_value(configs[1], key)}, not {_value(configs[0], key)})"
+        f"{key.removesuffix('._target_')} ({_value(pairs[0][1], key)}, not {_value(pairs[0][0], key)})"
         for key in _outermost(keys)
     ]
     more = len(shown) - _MOST_KEYS
@@ -245,6 +250,6 @@ def _outermost(keys: Sequence[str]) -> list[str]:
     return [key for key in keys if key.endswith("._target_") or not any(key.startswith(name) for name in classes)]
 
 
-def _value(config: dict[str, str], key: str) -> str:
-    value = config.get(key, "–")
-    return value.rpartition(".")[2] if key.endswith("._target_") else value
+def _value(run: RecordedRun, key: str) -> str:
+    """A config value; of a component the name of its choice."""
+    return run.value(key.removesuffix("._target_"))

@@ -1,10 +1,10 @@
 r"""A table for a paper in LaTeX (booktabs, siunitx), and a macro for each of its cells.
 
-`\input{table.tex}` in the preamble defines them all. `\quickstartTable` is then the tabular, `\quickstartCaption` its
-caption, and `\quickstartDglCoraEpochS` one mean in the text of the paper; with `HalfWidth`, `Min`, `Max` or `N` behind
-it, the other numbers of that cell. A name is made of the report's name, the row's labels and the column's header;
-digits are spelled out, since names of commands have letters only. `\newcommand` stops if a paper has such a name
-already.
+`\input{table.tex}` in the preamble defines them all. `\quickstartTable` is then the tabular, and `\quickstartCaption`
+its caption. `\quickstartDglCoraEpochS` is one mean for the text of the paper. With `HalfWidth`, `Min`, `Max` or `N`
+behind it, it is another number of that cell. A name is made of the report's name, the row's labels and the column's
+header. Digits are spelled out, since names of commands have letters only. `\newcommand` stops if a paper has such a
+name already.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SPECIAL = {
     "µ": r"$\mu$",
     "≤": r"$\leq$",
     "≥": r"$\geq$",
-    "\n": " ",
+    "\n": "; ",
 }
 _EXPONENT = re.compile(r"-?\d+(?:\.\d+)?e[-+]?\d+")
 _PLAIN = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:e([-+]?\d+))?")

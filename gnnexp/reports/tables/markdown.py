@@ -20,6 +20,6 @@ def markdown_of(table: ReportTable) -> str:
 
 def _literal(text: str) -> str:
     """`text` in Markdown, so that it contains no HTML tags, no links, and no end of a cell or line."""
-    for special, written in (("<", "&lt;"), ("](", "]\\("), ("|", "\\|"), ("\n", " ")):
+    for special, written in (("<", "&lt;"), ("](", "]\\("), ("|", "\\|"), ("\n", "; ")):
         text = text.replace(special, written)
     return text

@@ -1,4 +1,4 @@
-"""A report's table, before a format is chosen: the writers of formats are beside this module."""
+"""A report's table, before a format is chosen: the other modules of this folder write it in formats."""
 
 from __future__ import annotations
 

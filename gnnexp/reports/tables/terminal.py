@@ -44,7 +44,7 @@ def _stacked(table: ReportTable, width: int, title: str) -> Stack:
     columns, rows = _columns(table), table.texts
     same = [place for place, cells in enumerate(columns) if len(rows) > 1 and len(set(cells)) == 1]
     rest = [place for place in range(len(table.header)) if place not in same]
-    labels = rest[: _num_labels(rows, rest)]
+    labels = _label_places(rows, rest)
     needed = {place: max(map(len, (*table.header[place].split(), *columns[place], ""))) + _AROUND for place in rest}
     room = width - 1 - sum(min(needed[place], width // 2 // len(labels)) for place in labels)
     blocks: list[list[int]] = [[]]
@@ -58,10 +58,17 @@ def _stacked(table: ReportTable, width: int, title: str) -> Stack:
     return Stack(*(Text(line) for line in lines if line), *tables, Text(table.caption, "dim italic"))
 
 
-def _num_labels(rows: Sequence[Sequence[str]], places: Sequence[int]) -> int:
-    """How many of the first columns tell the rows apart; 1 if `_MOST_LABELS` do not."""
-    counts = range(1, _MOST_LABELS + 1)
-    return next((k for k in counts if len({tuple(row[p] for p in places[:k]) for row in rows}) == len(rows)), 1)
+def _label_places(rows: Sequence[Sequence[str]], places: Sequence[int]) -> list[int]:
+    """The first columns that tell the rows apart, without those that add nothing. If they are too many: the first."""
+    labels: list[int] = []
+    apart = 1
+    for place in places:
+        now = len({tuple(row[p] for p in (*labels, place)) for row in rows})
+        if now > apart:
+            labels, apart = [*labels, place], now
+        if apart == len(rows):
+            break
+    return labels if 0 < len(labels) <= _MOST_LABELS and apart == len(rows) else list(places[:1])
 
 
 def _columns(table: ReportTable) -> list[tuple[str, ...]]:
@@ -91,3 +98,22 @@ def _drawn(table: ReportTable, width: int, title: str) -> RichTable:
     for row, cells in enumerate(table.texts):
         drawn.add_row(*(Text(cell, "bold" if table.is_best(row, place) else "") for place, cell in enumerate(cells)))
     return drawn
+
+
+def terminal_cards(table: ReportTable, labels: int, title: str = "") -> Stack:
+    """A block of lines for each row, with its first columns as the name; a cell's lines stand below each other."""
+    from rich.console import Group as Stack
+    from rich.padding import Padding
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    blocks: list[Text | Padding] = [Text(line, "bold") for line in (title, table.heading) if line]
+    for cells in table.texts:
+        name = ", ".join(f"{header} {cell}" for header, cell in zip(table.header[:labels], cells, strict=False))
+        grid = RichTable.grid(padding=(0, 2))
+        grid.add_column(style="dim", no_wrap=True)
+        grid.add_column(overflow="fold")
+        for header, cell in zip(table.header[labels:], cells[labels:], strict=True):
+            grid.add_row(header, cell)
+        blocks += [Text(name), Padding(grid, (0, 0, 1, 2))]
+    return Stack(*blocks, Text(table.caption, "dim italic"))

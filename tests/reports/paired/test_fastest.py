@@ -63,9 +63,9 @@ def test_the_fastest_by_how_much_why_and_at_what_accuracy() -> None:
     said = row(table)
     assert table.heading == "Fastest: a."
     assert said["fastest"] == "a" and said["epoch s"] == "1.0100 (1.0000 to 1.0200)"
-    assert said["others take"] == "b 2.00x (2.00 to 2.00): differs"
+    assert said["others take"] == "b 2.00x (2.00 to 2.00), differs"
     assert said["why"] == "b: load +0.91 s, sends 5 MB, not 0"
-    assert said["accuracy"].startswith("acc/test % 81.00 (80.00 to 82.00); b +5.10 (differs)")
+    assert said["accuracy"].startswith("acc/test % 81.00 (80.00 to 82.00)\nb +5.10 (differs)")
     assert said["exact"] == "all" and said["what else differs"] == "nothing"
 
 
@@ -73,9 +73,9 @@ def test_what_cannot_be_told_apart_is_named_together() -> None:
     ours = [run_of("a", seed, (0.1, 0.2, 0.3, 0.4 + 0.1 * seed)) for seed in range(3)]
     theirs = [run_of("b", seed, (0.1, 0.2, 0.3, 0.62 - 0.1 * seed)) for seed in range(3)]
     table = asked([*ours, *theirs])
-    assert row(table)["fastest"] == "a or b" and table.heading == "Fastest: a or b."
+    assert row(table)["fastest"] == "undecided: a or b" and table.heading == "Fastest: undecided: a or b."
     single = asked([ours[0], theirs[0]])
-    assert row(single)["fastest"] == "a or b" and "undecided: 1 pair" in row(single)["others take"]
+    assert row(single)["fastest"] == "undecided: a or b" and "undecided: 1 pair" in row(single)["others take"]
 
 
 def test_a_row_for_each_setting() -> None:
@@ -103,16 +103,16 @@ def test_systems_that_approximate_are_named() -> None:
 def test_settings_that_change_what_is_computed_are_named() -> None:
     def configured(sampler: str, key: str, prefetch: int, rate: float) -> Mapping[str, Any]:
         return {
-            "sampler": {"_target_": f"gnnexp.samplers.{sampler}", "key": key, "prefetch": prefetch},
+            "sampler": {"_target_": f"gnnexp.samplers.{sampler}", "name": sampler, "key": key, "prefetch": prefetch},
             "optimizer": {"lr": rate},
             "feature_store": {"capacity": rate},
         }
 
-    ours = [run_of("a", seed, config=configured("x.Fused", "global", 2, 0.1)) for seed in range(3)]
-    key = [run_of("b", seed, config=configured("x.Fused", "micro", 4, 0.1)) for seed in range(3)]
-    other = [run_of("c", seed, config=configured("x.Full", "micro", 2, 0.2)) for seed in range(3)]
+    ours = [run_of("a", seed, config=configured("fused", "global", 2, 0.1)) for seed in range(3)]
+    key = [run_of("b", seed, config=configured("fused", "micro", 4, 0.1)) for seed in range(3)]
+    other = [run_of("c", seed, config=configured("full", "micro", 2, 0.2)) for seed in range(3)]
     said = row(asked([*ours, *key, *other]))["what else differs"]
-    assert said == "b: sampler.key (micro, not global); c: optimizer.lr (0.2, not 0.1), sampler (Full, not Fused)"
+    assert said == "b: sampler.key (micro, not global)\nc: optimizer.lr (0.2, not 0.1), sampler (full, not fused)"
 
 
 @pytest.mark.parametrize("keys", [("dataset", "model"), ()])

@@ -151,7 +151,7 @@ def test_more_than_three_rivals_are_judged_more_strictly() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "against", "said"), [(("dataset",), "dgl", "not by their system"), (("system",), "dgx", "dgl")]
+    ("keys", "against", "said"), [(("dataset", "seed"), "dgl", "not by their system"), (("system",), "dgx", "dgl")]
 )
 def test_a_rival_that_is_none(keys: tuple[str, ...], against: str, said: str) -> None:
     runs = [run_of("dgl", 0), run_of("p3", 0)]
