@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -293,8 +294,10 @@ def test_a_sweep_goes_on_after_a_failure_and_skips_what_is_finished(
     assert run_command(["sweep", "seeds.yaml", "--out", "elsewhere"]) == 0
     assert (workplace / "elsewhere" / "table.md").exists()
     assert run_command(["sweep", "seeds.yaml", "--out", "seeds.yaml"]) == 2, "a file is no folder"
-    assert run_command(["report", "seeds", "--markdown"]) == 0
-    assert "±" in capsys.readouterr().out, "two seeds in one row"
+    assert run_command(["report", "seeds", "--markdown", "--csv"]) == 0
+    assert "71.50 (71.00 to 72.00)" in capsys.readouterr().out, "two seeds in one row"
+    (row,) = csv.DictReader((workplace / "reports" / "seeds" / "table.csv").open())
+    assert float(row["acc/test % half_width"]) == pytest.approx(12.7062 * 0.5, rel=1e-5), "its interval, too"
     assert (workplace / "reports" / "seeds" / "breakdown.svg").exists()
     assert (workplace / "reports" / "seeds" / "table.md").exists()
     assert run_command(["report", "--sort", "date", "--csv"]) == 0
