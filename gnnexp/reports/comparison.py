@@ -10,7 +10,7 @@ from typing import Literal
 
 from gnnexp.measure.merit import is_share, lower_is_better
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.metrics import header_factor, is_time, typical_epoch, value_of
+from gnnexp.reports.metrics import header_factor, is_time, seconds_to, typical_epoch, value_of
 from gnnexp.reports.tables.cells import ABSENT, ENOUGH_FOR_INTERVAL, CountCell, StatisticsCell, TableCell
 from gnnexp.reports.tables.groups import RunGroup, contender_place, labels_at, mixtures, repeated_runs, setting_places
 from gnnexp.reports.tables.table import ReportTable
@@ -78,8 +78,11 @@ class MeasuredColumn:
         return StatisticsCell(values, self.form, ABSENT if group.runs else group.verdict)
 
 
-def usual_columns(groups: Sequence[RunGroup]) -> list[MeasuredColumn]:
-    """Test metric, seconds of phases and of the epoch, and bytes sent by all ranks, as far as some run has them."""
+def usual_columns(groups: Sequence[RunGroup], target: float | None = None) -> list[MeasuredColumn]:
+    """Test metric, seconds of the epoch and of phases, and bytes sent by all ranks, as far as some run has them.
+
+    With a `target`, the seconds of training until the validation metric reaches it come after the test metric's column.
+    """
     sent = (*BYTES, *(pair for pair in _MORE_BYTES if any(group.mean(pair[1]) > 0 for group in groups)))
     times = [
         (name, metric)
@@ -88,6 +91,7 @@ def usual_columns(groups: Sequence[RunGroup]) -> list[MeasuredColumn]:
     ]
     return [
         _test_column(_test_metrics(groups)),
+        *target_columns(target),
         *(
             MeasuredColumn(f"{name} s", partial(_median, metric), ".4f", metric, "lower" if name == "epoch" else "")
             for name, metric in times
@@ -104,9 +108,17 @@ def chosen_columns(columns: Mapping[str, str]) -> list[MeasuredColumn]:
     ]
 
 
-def make_table(groups: Sequence[RunGroup], keys: Sequence[str]) -> ReportTable:
+def target_columns(target: float | None) -> list[MeasuredColumn]:
+    """The column of `report.target`, or none."""
+    if target is None:
+        return []
+    name = f"to val {target:g} s"
+    return [MeasuredColumn(name, partial(seconds_to, target), ".4g", "time/to_target_s", "lower")]
+
+
+def make_table(groups: Sequence[RunGroup], keys: Sequence[str], target: float | None = None) -> ReportTable:
     """The table of accuracy at the best validation epoch, phases and epoch in seconds, and bytes sent by all ranks."""
-    columns = usual_columns(groups)
+    columns = usual_columns(groups, target)
     table = _table(groups, keys, columns, _caption(groups, keys, columns))
     if len(_test_metrics(groups)) < 2:
         return table
@@ -120,10 +132,12 @@ def make_table(groups: Sequence[RunGroup], keys: Sequence[str]) -> ReportTable:
     return ReportTable((*table.header[:place], "metric", *table.header[place:]), tuple(rows), table.caption, best=best)
 
 
-def make_columns(groups: Sequence[RunGroup], keys: Sequence[str], columns: Mapping[str, str]) -> ReportTable:
+def make_columns(
+    groups: Sequence[RunGroup], keys: Sequence[str], columns: Mapping[str, str], target: float | None = None
+) -> ReportTable:
     """The table of a sweep's `report.columns`."""
     what = "; ".join(f"{header}: {metric}" for header, metric in columns.items())
-    measured = chosen_columns(columns)
+    measured = [*chosen_columns(columns), *target_columns(target)]
     return _table(groups, keys, measured, f"{what}. {shared_caption(groups, keys, measured)}")
 
 

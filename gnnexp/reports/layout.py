@@ -28,6 +28,7 @@ _HINTS: Mapping[str, Any] = {
     "estimate": str,
     "against": str,
     "equal": Mapping[str, float],
+    "target": float,
     "figures": list,
 }
 # Top-level keys in the state files of older versions, from before there was a layout.
@@ -47,6 +48,7 @@ class ReportLayout:
         estimate: hardware profile for the estimate of an epoch, or empty.
         against: the system that all others are compared with, pair by pair; empty: none.
         equal: up to where two systems count as equal.
+        target: value of the validation metric whose seconds of training are a column, or None.
         figures: descriptions of the figures; None: the usual ones.
     """
 
@@ -58,12 +60,15 @@ class ReportLayout:
     estimate: str = ""
     against: str = ""
     equal: Margins = field(default_factory=Margins)
+    target: float | None = None
     figures: tuple[Figure, ...] | None = None
 
     @property
     def compares(self) -> bool:
         """Whether the report has a comparison table: always without a query, else if one of its options is given."""
-        return not self.query or bool(self.columns or self.published or self.estimate or self.against)
+        return not self.query or bool(
+            self.columns or self.published or self.estimate or self.against or self.target is not None
+        )
 
     @property
     def keys(self) -> dict[str, str]:
@@ -113,6 +118,7 @@ def read_layout(options: object, where: str = "report") -> ReportLayout:
         chosen.get("estimate", ""),
         chosen.get("against", ""),
         equal or Margins(),
+        chosen.get("target"),
         figures if "figures" in chosen else None,
     )
 

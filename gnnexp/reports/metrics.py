@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import accumulate
 from typing import Any
 
 from gnnexp.components.signature import nearest, unknown
 from gnnexp.errors import Problem
-from gnnexp.measure.merit import is_share
+from gnnexp.measure.merit import is_share, lower_is_better
 from gnnexp.measure.record import TIME_NAMES, TRAFFIC_NAMES
 from gnnexp.record.records import warm
 from gnnexp.record.runs import RecordedRun
@@ -193,3 +194,26 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
 
     quantile = float(stdtrit(len(known) - 1, 0.975))
     return statistics.fmean(known), quantile * statistics.stdev(known) / math.sqrt(len(known))
+
+
+def seconds_of(run: RecordedRun) -> float:
+    """Seconds of training of a run, without preparation and evaluation."""
+    return math.fsum(_epoch_s(run, number) for number in range(len(run.epochs)))
+
+
+def seconds_to(target: float, run: RecordedRun) -> float:
+    """Seconds of training until the task's validation metric reaches `target`; NaN if it never does.
+
+    Evaluation takes no part in them. An error (`mse`) is reached from above.
+    """
+    name, _ = run.best("val")
+    sign = -1 if lower_is_better(name) else 1
+    ends = accumulate(_epoch_s(run, number) for number in range(len(run.epochs)))
+    values = (sign * epoch.get(name, -sign * math.inf) for epoch in run.epochs)
+    return next((end for end, value in zip(ends, values, strict=True) if value >= sign * target), math.nan)
+
+
+def _epoch_s(run: RecordedRun, number: int) -> float:
+    """Seconds of an epoch. An external system may report no time: then its wall time counts."""
+    metrics = run.epochs[number]
+    return float(metrics.get("time/epoch_s", metrics.get("time/wall_s", 0.0)))

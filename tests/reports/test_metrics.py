@@ -7,12 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from figure_runs import figure_run
 
 from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.metrics import (
     axis_of,
     header_factor,
     metric_problems,
+    seconds_to,
     typical_epoch,
     unit_problems,
     unrecorded,
@@ -147,3 +149,17 @@ def test_names_that_no_run_has_are_told_with_the_nearest() -> None:
     ]
     assert unrecorded([replace(make_run(), status="failed")], asked) == [], "what failed has recorded nothing"
     assert unrecorded([make_run([]), make_run()], ["work/a"]) == []
+
+
+def test_seconds_until_a_target_is_reached() -> None:
+    run = figure_run("dgl", 2.0)
+    values = (0.5, 0.7, 0.9)
+    epochs = [
+        {**epoch, "acc/val": value, "mse/val": 1 - value} for epoch, value in zip(run.epochs, values, strict=True)
+    ]
+    rising = replace(run, epochs=epochs, summary={"acc/val": 0.9})
+    assert [seconds_to(target, rising) for target in (0.5, 0.6, 0.9)] == [20.0, 22.0, 24.0]
+    assert math.isnan(seconds_to(0.95, rising))
+    falling = replace(run, epochs=epochs, summary={"mse/val": 0.1})
+    assert [seconds_to(target, falling) for target in (0.5, 0.4, 0.15)] == [20.0, 22.0, 24.0]
+    assert math.isnan(seconds_to(0.05, falling)) and math.isnan(seconds_to(0.5, run))

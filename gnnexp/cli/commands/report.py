@@ -33,14 +33,14 @@ from gnnexp.reports import overview, paper_table
 from gnnexp.reports.answer import answers_of, draw_answer, table_of
 from gnnexp.reports.budgets import of_runs
 from gnnexp.reports.compare import comparison_of
-from gnnexp.reports.comparison import chosen_columns, make_columns, make_table, usual_columns
+from gnnexp.reports.comparison import chosen_columns, make_columns, make_table, target_columns, usual_columns
 from gnnexp.reports.estimates_column import with_estimates
 from gnnexp.reports.figures.draw import draw_all, usual_figures
 from gnnexp.reports.layout import ReportLayout, layout_of, read_layout
 from gnnexp.reports.metrics import unrecorded
 from gnnexp.reports.overview import ORDERS
 from gnnexp.reports.page.page import several_versions
-from gnnexp.reports.paired.fastest import ANSWER, FASTEST, answer_table, answers
+from gnnexp.reports.paired.fastest import ANSWER, FASTEST, answer_table, setting_answers
 from gnnexp.reports.paired.verdicts import paired_results, paired_table
 from gnnexp.reports.query import is_query, query_names, read_query
 from gnnexp.reports.sweep_runs import SweepRuns, sweeps_run
@@ -265,16 +265,19 @@ def _comparison(layout: ReportLayout, runs: Sequence[RecordedRun]) -> dict[str, 
     if layout.published:
         table = paper_table.make_paper_table(groups, keys, layout.published)
     elif layout.columns:
-        table = make_columns(groups, keys, layout.columns)
+        table = make_columns(groups, keys, layout.columns, layout.target)
     else:
-        table = make_table(groups, keys)
+        table = make_table(groups, keys, layout.target)
     if layout.estimate:
         table = with_estimates(table, groups, machine_named(layout.estimate), layout.paper, layout.published)
-    found = answers(groups, keys, layout.equal)
+    found = setting_answers(groups, keys, layout.equal)
     first = {ANSWER: answer_table(found, groups, keys)} if found else {}
     if not layout.against:
         return {**first, "table": table}
-    columns = chosen_columns(layout.columns) if layout.columns else usual_columns(groups)
+    if layout.columns:
+        columns = [*chosen_columns(layout.columns), *target_columns(layout.target)]
+    else:
+        columns = usual_columns(groups, layout.target)
     results = paired_results(groups, keys, columns, layout.against, layout.equal)
     return {**first, "verdicts": paired_table(results, keys, layout.against), "table": table}
 

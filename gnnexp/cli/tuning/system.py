@@ -19,6 +19,7 @@ from gnnexp.config.compose import ComposedConfig
 from gnnexp.errors import DataError, ProblemsError
 from gnnexp.record.runs import RecordedRun, read_run
 from gnnexp.reports.budgets import Budget
+from gnnexp.reports.metrics import seconds_of, seconds_to
 
 # Trials that a median needs. The first batch of trials is as large, so it is not pruned.
 _LEAST = 4
@@ -195,25 +196,13 @@ def _ended(state: CaseState) -> RecordedRun | None:
     return None
 
 
-def seconds_of(run: RecordedRun) -> float:
-    """Seconds of training of a run, without preparation and evaluation."""
-    return math.fsum(_epoch_s(run, number) for number in range(len(run.epochs)))
-
-
-def _epoch_s(run: RecordedRun, number: int) -> float:
-    """Seconds of an epoch. An external system may report no time: then its wall time counts."""
-    metrics = run.epochs[number]
-    return float(metrics.get("time/epoch_s", metrics.get("time/wall_s", 0.0)))
-
-
 def objective_of(run: RecordedRun, tuning: Tuning) -> float | None:
     """The value of the objective; None if the run failed, was not evaluated, or did not reach the target."""
-    name, best = run.best("val")
+    best = run.best("val")[1]
     if run.status != "finished" or math.isnan(best):
         return None
     if tuning.objective == "val_metric":
         return best
     assert tuning.target is not None
-    ends = accumulate(_epoch_s(run, number) for number in range(len(run.epochs)))
-    reached = (end for epoch, end in zip(run.epochs, ends, strict=True) if epoch.get(name, -math.inf) >= tuning.target)
-    return next(reached, None)
+    seconds = seconds_to(tuning.target, run)
+    return None if math.isnan(seconds) else seconds

@@ -66,7 +66,7 @@ class SettingAnswer:
         return self.fastest.labels[self.place]
 
 
-def answers(groups: Sequence[RunGroup], keys: Sequence[str], margins: Margins) -> list[SettingAnswer]:
+def setting_answers(groups: Sequence[RunGroup], keys: Sequence[str], margins: Margins) -> list[SettingAnswer]:
     """An answer for each setting in which at least two systems finished; none if rows are not named by one thing."""
     place = contender_place(keys)
     if place is None or not groups:

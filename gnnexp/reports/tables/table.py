@@ -38,8 +38,8 @@ class ReportTable:
         return [tuple(map(text_of, row)) for row in self.rows]
 
     def first(self, columns: int) -> ReportTable:
-        """The table with only its first `columns` columns."""
-        return self.of_columns(range(columns), self.caption)
+        """The table with only its first `columns` columns, or all if it has fewer."""
+        return self.of_columns(range(min(columns, len(self.header))), self.caption)
 
     def is_best(self, row: int, column: int) -> bool:
         """Whether a cell is marked."""

@@ -10,7 +10,7 @@ import pytest
 from figure_runs import figure_run
 
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.paired.fastest import answer_table, answers
+from gnnexp.reports.paired.fastest import answer_table, setting_answers
 from gnnexp.reports.paired.verdicts import Margins
 from gnnexp.reports.tables.groups import group_runs
 from gnnexp.reports.tables.table import ReportTable
@@ -45,7 +45,7 @@ def run_of(
 
 def asked(runs: Sequence[RecordedRun], keys: Sequence[str] = ("system",)) -> ReportTable:
     groups = group_runs(runs, keys)
-    found = answers(groups, keys, Margins())
+    found = setting_answers(groups, keys, Margins())
     return answer_table(found, groups, keys) if found else ReportTable((), (), "")
 
 
@@ -118,8 +118,8 @@ def test_settings_that_change_what_is_computed_are_named() -> None:
 @pytest.mark.parametrize("keys", [("dataset", "model"), ()])
 def test_rows_that_are_not_named_by_one_thing_have_no_answer(keys: tuple[str, ...]) -> None:
     runs = [run_of("a", 0), run_of("b", 0)]
-    assert answers(group_runs(runs, keys), keys, Margins()) == []
-    assert answers([], keys, Margins()) == []
+    assert setting_answers(group_runs(runs, keys), keys, Margins()) == []
+    assert setting_answers([], keys, Margins()) == []
 
 
 def test_one_system_or_none_that_finished_has_no_answer() -> None:
