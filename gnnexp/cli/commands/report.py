@@ -41,6 +41,7 @@ from gnnexp.reports.metrics import unrecorded
 from gnnexp.reports.overview import ORDERS
 from gnnexp.reports.page.page import several_versions
 from gnnexp.reports.paired.fastest import ANSWER, FASTEST, answer_table, setting_answers
+from gnnexp.reports.paired.statistics import ALPHA, level_of_look
 from gnnexp.reports.paired.verdicts import paired_results, paired_table
 from gnnexp.reports.query import is_query, query_names, read_query
 from gnnexp.reports.sweep_runs import SweepRuns, sweeps_run
@@ -212,7 +213,7 @@ def show(
         tables[query.name] = table_of(answers)
         figures += draw_answer(query, answers, folder, choice.name)
     if choice.layout.compares:
-        tables |= _comparison(choice.layout, runs)
+        tables |= _comparison(choice.layout, runs, int(choice.state.get("looks", 0)))
     keys = row_keys(runs, choice.layout.rows)
     usual = [] if query or choice.layout.figures is not None else usual_figures(runs, keys)
     drawn, data = draw_all(choice.layout.figures or usual, runs, keys, folder, choice.name)
@@ -258,8 +259,8 @@ def side_by_side(runs: Sequence[RecordedRun]) -> list[str]:
     ]
 
 
-def _comparison(layout: ReportLayout, runs: Sequence[RecordedRun]) -> dict[str, ReportTable]:
-    """The comparison table, and the verdicts of `report.against`."""
+def _comparison(layout: ReportLayout, runs: Sequence[RecordedRun], looks: int) -> dict[str, ReportTable]:
+    """The first answer, the comparison table, and the verdicts of `report.against`, at the level of look `looks`."""
     keys = row_keys(runs, layout.rows)
     groups = group_runs(runs, keys)
     if layout.published:
@@ -278,8 +279,9 @@ def _comparison(layout: ReportLayout, runs: Sequence[RecordedRun]) -> dict[str, 
         columns = [*chosen_columns(layout.columns), *target_columns(layout.target)]
     else:
         columns = usual_columns(groups, layout.target)
-    results = paired_results(groups, keys, columns, layout.against, layout.equal)
-    return {**first, "verdicts": paired_table(results, keys, layout.against), "table": table}
+    level = level_of_look(looks) if looks else ALPHA
+    results = paired_results(groups, keys, columns, layout.against, layout.equal, level)
+    return {**first, "verdicts": paired_table(results, keys, layout.against, looks), "table": table}
 
 
 def _sync(console: Console, folders: Sequence[Path]) -> Answer:

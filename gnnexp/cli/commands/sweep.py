@@ -7,6 +7,7 @@ import datetime
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from gnnexp.cli.commands.listing import sweeps_answer
@@ -19,6 +20,7 @@ from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of,
 from gnnexp.cli.sweeping.definition import Case, Sweep, load_sweep
 from gnnexp.cli.sweeping.known_runs import planned
 from gnnexp.cli.sweeping.queue import Queue
+from gnnexp.cli.sweeping.until import check_until, work_until_decided
 from gnnexp.components.signature import unknown
 from gnnexp.config.compose import ComposedConfig
 from gnnexp.config.folders import PRIMARY
@@ -40,7 +42,10 @@ def main(options: argparse.Namespace) -> Answer:
     queue = Queue(replace(sweep, command=command_of(options, words)), reuse_rules_of(options), make_console())
     for note in sweep.notes:
         queue.console.print(note, soft_wrap=True)
-    checked = check_all(sweep, options.config_dir, options.config_name)
+    where = {"config_dir": options.config_dir, "config_name": options.config_name}
+    if options.until:
+        check_until(options, sweep)
+    checked = check_all(sweep, **where)
     if options.print_script:
         cases = [
             QueuedCase(sweep.name, sweep.command, config, CaseState(case.label))
@@ -54,6 +59,9 @@ def main(options: argparse.Namespace) -> Answer:
             ]
         )
     with Launchers() as launchers:
+        if options.until:
+            work_until_decided(queue, options, launchers, partial(check_all, **where))
+            return finish_sweep(queue, options)
         labelled = [(case.label, config) for case, config in zip(sweep.cases, checked, strict=True)]
         add_and_work(queue, labelled, options, launchers)
     return finish_sweep(queue, options)

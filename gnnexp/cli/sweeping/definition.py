@@ -58,6 +58,7 @@ class Sweep:
         command: the command that was typed for it.
         tune: the `tune:` block of its file, which `gnnexp.cli.tuning.definition.read_tuning` reads.
         notes: sentences that its report must contain.
+        looks: how often results were looked at, to decide whether more seeds are needed (`gnnexp.cli.sweeping.until`).
     """
 
     name: str
@@ -67,6 +68,7 @@ class Sweep:
     command: str = ""
     tune: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    looks: int = 0
 
 
 def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) -> Sweep:

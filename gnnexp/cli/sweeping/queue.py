@@ -279,6 +279,7 @@ def state_content(sweep: Sweep, states: Sequence[CaseState]) -> dict[str, Any]:
         "report": dict(sweep.report),
         "notes": list(sweep.notes),
         "cases": [asdict(state) for state in states],
+        **({"looks": sweep.looks} if sweep.looks else {}),
     }
 
 

@@ -20,6 +20,7 @@ from gnnexp.reports.paired.statistics import (
     PairedDifference,
     Verdict,
     holm_levels,
+    level_of_look,
 )
 from gnnexp.reports.tables.cells import IntervalCell, NumberCell, TableCell
 from gnnexp.reports.tables.groups import SYSTEM, RunGroup, contender_place, labels_at, setting_places
@@ -213,11 +214,11 @@ def _says_anything(line: PairedResult) -> bool:
     return not line.pairs.pairs or any(value and not math.isnan(value) for value in values)
 
 
-def paired_table(results: Sequence[PairedResult], keys: Sequence[str], against: str) -> ReportTable:
+def paired_table(results: Sequence[PairedResult], keys: Sequence[str], against: str, looks: int = 0) -> ReportTable:
     """A row per rival and quantity: both means, the paired ratio or difference, its interval, and the verdict."""
     header = (*keys, "quantity", against, "here", "kind", "estimate", "95 % interval", "pairs", "verdict")
     rows = [_row(result) for result in results]
-    return ReportTable(header, tuple(rows), _caption(results, against))
+    return ReportTable(header, tuple(rows), _caption(results, against, looks))
 
 
 def _row(result: PairedResult) -> tuple[TableCell, ...]:
@@ -241,7 +242,7 @@ def group_mean(group: RunGroup, result: PairedResult) -> float:
     return result.column.cell(group).mean
 
 
-def _caption(results: Sequence[PairedResult], against: str) -> str:
+def _caption(results: Sequence[PairedResult], against: str, looks: int) -> str:
     if not results:
         return "No row has the same other labels as a row of the system that is compared with."
     margins = results[0].margins
@@ -252,7 +253,12 @@ def _caption(results: Sequence[PairedResult], against: str) -> str:
         f"interval lies within {margins.percent:g} % or {margins.points:g} points (report.equal). Differs: it leaves "
         f"out a ratio of 1 or a difference of 0. Fewer than {LEAST_PAIRS} pairs decide nothing."
     ]
-    if any(result.level < ALPHA for result in results):
+    whole = level_of_look(looks) if looks else ALPHA
+    if looks:
+        notes.append(
+            f"Seeds were added until decided: verdicts of look {looks} have the level {whole:.2g}, intervals 95 %."
+        )
+    if any(result.level < whole for result in results):
         notes.append(
             f"More than {MOST_UNCORRECTED} rivals: verdicts are corrected for their number (Holm), intervals are not."
         )
