@@ -295,6 +295,7 @@ COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
             _flag("--markdown", help="also write the table as .md"),
             _flag("--csv", help="also write the table as .csv: a column each for mean, half width, min, max, n"),
             _flag("--latex", help="also write the table as .tex: booktabs, and a macro for each number"),
+            _flag("--pdf", help="also write figures for a paper: PDF and SVG of a column's width, readable in grey"),
             _flag("--parquet", help="also write the table as .parquet, with the columns of --csv"),
             _option("--against", metavar="SYSTEM", help="compare all systems with this one, pair by pair of runs"),
             _option("--out", metavar="DIR", help="folder for the files (default: reports/<name>)"),

@@ -83,7 +83,7 @@ def main(options: argparse.Namespace) -> Answer:
         choice = replace(choice, layout=ReportLayout(tuple(options.rows.split(","))))
     if options.against:
         choice = replace(choice, layout=replace(choice.layout, against=options.against))
-    return show(console, choice, out, formats)
+    return show(console, choice, out, formats, paper=options.pdf)
 
 
 def _list_runs(sort: str | None) -> ReportTable:
@@ -197,9 +197,14 @@ def _below(folder: Path, command: str) -> list[RecordedRun]:
 
 
 def show(
-    console: Console, choice: ReportSubject, out: Path | None = None, formats: Sequence[str] = ("md", "csv")
+    console: Console,
+    choice: ReportSubject,
+    out: Path | None = None,
+    formats: Sequence[str] = ("md", "csv"),
+    *,
+    paper: bool = False,
 ) -> Answer:
-    """Print the tables, and save them and the figures in `reports/<name>`."""
+    """Print the tables, and save them and the figures in `reports/<name>`; with `paper`, figures for a paper, too."""
     runs = choice.runs
     if choice.going_on:
         console.print(f"without {choice.going_on} runs that have not ended")
@@ -216,7 +221,7 @@ def show(
         tables |= _comparison(choice.layout, runs, int(choice.state.get("looks", 0)))
     keys = row_keys(runs, choice.layout.rows)
     usual = [] if query or choice.layout.figures is not None else usual_figures(runs, keys)
-    drawn, data = draw_all(choice.layout.figures or usual, runs, keys, folder, choice.name)
+    drawn, data = draw_all(choice.layout.figures or usual, runs, keys, folder, choice.name, paper=paper)
     asked = [
         *choice.layout.columns.values(),
         *(metric for figure in choice.layout.figures or () for metric in figure.y),

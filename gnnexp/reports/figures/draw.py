@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.figures import bars, curves, lines, load_range, matrix, stacked
+from gnnexp.reports.figures import bars, curves, lines, load_range, matrix, pareto, stacked
 from gnnexp.reports.figures.drawing import DrawnFigure, save
 from gnnexp.reports.figures.panels import Figure, Panel, panels_of_figure
+from gnnexp.reports.figures.paper_form import save_for_paper
+from gnnexp.reports.tables.groups import group_runs, telling_keys
 from gnnexp.reports.tables.save import save_table
 from gnnexp.reports.tables.table import ReportTable
 
@@ -19,6 +21,7 @@ _DRAW: Mapping[str, Callable[[Figure, Sequence[Panel]], DrawnFigure]] = {
     "range": load_range.draw_load_range,
     "bars": bars.draw_bars,
     "matrix": matrix.draw_matrix,
+    "pareto": pareto.draw_pareto,
 }
 
 
@@ -28,15 +31,25 @@ def draw_figure(figure: Figure, runs: Sequence[RecordedRun], rows: Sequence[str]
 
 
 def draw_all(
-    figures: Sequence[Figure], runs: Sequence[RecordedRun], rows: Sequence[str], folder: Path, title: str
+    figures: Sequence[Figure],
+    runs: Sequence[RecordedRun],
+    rows: Sequence[str],
+    folder: Path,
+    title: str,
+    *,
+    paper: bool = False,
 ) -> tuple[list[Path], dict[str, ReportTable]]:
-    """Save each figure as png and svg, its data as csv, in `folder`. Return the files and the data by figure name."""
+    """Save each figure as png and svg, its data as csv, in `folder`. Return the files and the data by figure name.
+
+    With `paper`, each is also saved in the form of a paper (`gnnexp.reports.figures.paper_form`).
+    """
     files, data = [], {}
     for figure in figures:
         drawn = draw_figure(figure, runs, rows)
         data[figure.name] = drawn.table
         files += save({figure.name: drawn.canvas}, folder, f"{title}: {figure.name}")
         files += save_table(drawn.table, folder, figure.name, ("csv",))
+        files += save_for_paper(drawn.canvas, folder, figure.name) if paper else []
     return files, data
 
 
@@ -46,10 +59,15 @@ def usual_figures(runs: Sequence[RecordedRun], rows: Sequence[str]) -> list[Figu
     figures = [Figure("breakdown", "stacked", series=tuple(rows))] if finished else []
     if not any(_evaluated_often(run) for run in finished):
         return figures
+    rows = telling_keys(group_runs(runs, rows), rows)
+    figures = [Figure("breakdown", "stacked", series=tuple(rows))]
     panels = tuple(key for key in ("dataset", "model") if key in rows)
     if not set(rows) - {"dataset", "model"}:
         panels = panels[:1]
     series = tuple(key for key in rows if key not in panels) or ("system",)
+    test = next(name for run in finished if (name := run.best("test")[0]))
+    if len({tuple(run.label(key) for key in series) for run in finished}) > 1:
+        figures.append(Figure("pareto", "pareto", ("time/epoch_s", test), series=series, panels=panels))
     return [
         *figures,
         *(

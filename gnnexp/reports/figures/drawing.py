@@ -7,7 +7,7 @@ import math
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gnnexp.files.disk import write_bytes
 from gnnexp.reports.tables.cells import StatisticsCell
@@ -31,6 +31,9 @@ _THINNEST = 1e-3
 # of a caption of this size.
 _INCHES_PER_LETTER = 0.075
 _CAPTION_SIZE, _CAPTION_PER_INCH = 6.5, 19.0
+
+
+LegendPlace = Literal["outside right upper", "outside lower center"]
 
 
 class DrawnFigure(NamedTuple):
@@ -108,14 +111,14 @@ def finish_figure(canvas: Figure, caption: str) -> None:
     canvas.set_size_inches(width, height + 0.12 * len(textwrap.wrap(caption, columns)))
 
 
-def legend(canvas: Figure) -> None:
-    """Add one legend for all panels on the right. A label of several panels has the mark of the first."""
+def legend(canvas: Figure, place: LegendPlace = "outside right upper", columns: int = 1) -> None:
+    """Add one legend for all panels, outside of them. A label of several panels has the mark of the first."""
     named: dict[str, Artist] = {}
     for axes in canvas.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             named.setdefault(label, handle)
     if named:
-        canvas.legend(list(named.values()), list(named), loc="outside right upper", frameon=False, fontsize=8)
+        canvas.legend(list(named.values()), list(named), loc=place, frameon=False, fontsize=8, ncols=columns)
 
 
 class BarPart(NamedTuple):

@@ -37,6 +37,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "range": ("y",),
     "bars": ("y", "stacked", "log"),
     "matrix": ("y",),
+    "pareto": ("y", "log"),
 }
 _NEEDED = ("name", "draw", "x", "y")
 DRAWINGS = tuple(_KEYS)
@@ -50,7 +51,8 @@ class Figure:
     Attributes:
         name: name of its files.
         draw: the kind of drawing, one of `DRAWINGS`.
-        y: metrics of the record (`metrics.value_of`). Only `bars` take several; curves without one use the task's own.
+        y: metrics of the record (`metrics.value_of`). `bars` take several, `pareto` takes two (horizontal, vertical),
+            all others one; curves without one use the task's own.
         x: config key of the numbers along a line.
         series: config keys that distinguish lines or bars; None: those that name a row, except `x` and `panels`.
         panels: config keys; there is a panel for each of their values.
@@ -112,7 +114,11 @@ def _panel_problems(option: object, place: str) -> list[Problem]:
         )
     metrics = (_words(option["y"]) or ("",)) if "y" in right else ()
     problems += [problem for metric in metrics for problem in metric_problems(f"{place}.y", metric)]
-    if len(metrics) > 1 and draw != "bars":
+    if draw == "pareto" and len(metrics) != 2:
+        problems.append(
+            Problem(f"{place}.y", option.get("y"), "pareto takes two metrics", "y: [time/epoch_s, acc/test]")
+        )
+    if len(metrics) > 1 and draw not in ("bars", "pareto"):
         problems.append(Problem(f"{place}.y", option["y"], f"{draw} takes one metric", "a figure for each"))
     return problems
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gnnexp.record.archive import imported_from
 from gnnexp.record.runs import RecordedRun
+from gnnexp.reports.figures.paper_form import PAPER
 from gnnexp.reports.tables.table import ReportTable
 
 # Captions of figures that have none of their own, by file name.
@@ -133,7 +134,9 @@ def _exactness(run: RecordedRun) -> str:
 
 def page_figures(files: Sequence[Path], data: Mapping[str, ReportTable]) -> list[PageFigure]:
     """The page's figures from the SVG files among `files`. `data` has the numbers of figures with a drawn caption."""
-    return [_figure(file, data.get(file.stem)) for file in files if file.suffix == ".svg"]
+    return [
+        _figure(file, data.get(file.stem)) for file in files if file.suffix == ".svg" and not file.stem.endswith(PAPER)
+    ]
 
 
 def _figure(file: Path, data: ReportTable | None) -> PageFigure:

@@ -134,3 +134,12 @@ def setting_places(groups: Sequence[RunGroup], system: int) -> list[int]:
 def labels_at(group: RunGroup, places: Sequence[int]) -> tuple[str, ...]:
     """Some labels of a row."""
     return tuple(group.labels[place] for place in places)
+
+
+def telling_keys(groups: Sequence[RunGroup], keys: Sequence[str]) -> tuple[str, ...]:
+    """The keys without those that only repeat the system, such as its sampler. All, if several things name the rows."""
+    place = contender_place(keys)
+    if place is None or not groups:
+        return tuple(keys)
+    shared = setting_places(groups, place)
+    return tuple(key for number, key in enumerate(keys) if number == place or number in shared)
