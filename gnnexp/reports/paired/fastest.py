@@ -12,7 +12,7 @@ from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.comparison import MeasuredColumn, usual_columns
 from gnnexp.reports.labels import differing_keys, flat_values
 from gnnexp.reports.metrics import value_of
-from gnnexp.reports.paired.statistics import ALPHA, Verdict
+from gnnexp.reports.paired.statistics import ALPHA, LEAST_PAIRS, Verdict
 from gnnexp.reports.paired.verdicts import Margins, PairedResult, paired_with
 from gnnexp.reports.tables.cells import ABSENT, TableCell
 from gnnexp.reports.tables.groups import RunGroup, contender_place, labels_at, setting_places
@@ -139,10 +139,14 @@ def _heading(found: Sequence[SettingAnswer]) -> str:
     """Which system is fastest, over all settings."""
     if len(found) == 1:
         return f"Fastest: {_fastest(found[0])}."
-    counts = Counter("undecided" if _as_fast(one) else one.name for one in found)
+    counts = Counter(_in_short(one) for one in found)
     return (
         f"Fastest: {', '.join(f'{name} in {count}' for name, count in counts.most_common())} of {len(found)} settings."
     )
+
+
+def _in_short(one: SettingAnswer) -> str:
+    return _fastest(one).partition(":")[0]
 
 
 def _as_fast(one: SettingAnswer) -> list[str]:
@@ -151,7 +155,10 @@ def _as_fast(one: SettingAnswer) -> list[str]:
 
 
 def _fastest(one: SettingAnswer) -> str:
-    """The fastest system, or that it is undecided among several."""
+    """The fastest system, or that it is undecided among several, or that the runs are too few to decide anything."""
+    pairs = max(len(time.difference.differences) for time, _ in one.rivals)
+    if pairs < LEAST_PAIRS:
+        return f"{one.name}, not proven: {pairs} pair{'s' if pairs != 1 else ''} of runs"
     near = _as_fast(one)
     return f"undecided: {' or '.join((one.name, *near))}" if near else one.name
 
@@ -162,8 +169,9 @@ def _times(one: SettingAnswer, time: PairedResult) -> str:
         ratio = time.column.cell(time.rival).mean / time.column.cell(time.against).mean
         return f"{name} {ratio:.2f}x (no pair)"
     low, high = time.interval
-    interval = "" if math.isnan(low) else f" ({low:.2f} to {high:.2f})"
-    return f"{name} {time.estimate:.2f}x{interval}, {time.text}"
+    if len(time.difference.differences) < LEAST_PAIRS:
+        return f"{name} {time.estimate:.2f}x"
+    return f"{name} {time.estimate:.2f}x ({low:.2f} to {high:.2f}), {time.text}"
 
 
 def _why(one: SettingAnswer, time: PairedResult) -> str:
