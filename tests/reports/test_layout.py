@@ -33,6 +33,7 @@ FIGURES = [
         "where": {"system": ["dgl", "p3"], "hardware.workers": 4, "model": None},
     },
     {"name": "speedup", "draw": "matrix", "y": "time/epoch_s"},
+    {"name": "front", "draw": "pareto", "y": ["time/epoch_s", "acc/test"], "log": ["x"]},
 ]
 
 
@@ -59,6 +60,7 @@ def test_everything_that_can_be_said() -> None:
         ideal=True,
     )
     assert layout.figures[3].series == () and layout.figures[0].series is None, "none is not the usual ones"
+    assert layout.figures[6] == Figure("front", "pareto", ("time/epoch_s", "acc/test"), log=("x",))
     assert layout.figures[4].where == {"system": ("dgl", "p3"), "hardware.workers": ("4",), "model": ("null",)}
     assert read_layout(
         {
@@ -133,6 +135,9 @@ def test_every_mistake_at_once_with_what_was_meant() -> None:
         ({"name": "a", "draw": "range", "y": ["time/fb_s", "time/load_s"]}, "y"),
         ({"name": "a", "draw": "range", "y": "fb"}, "y"),
         ({"name": "a", "draw": "bars", "y": []}, "y"),
+        ({"name": "a", "draw": "pareto", "y": "time/epoch_s"}, "y"),
+        ({"name": "a", "draw": "pareto", "y": ["time/epoch_s", "acc/test", "acc/val"]}, "y"),
+        ({"name": "a", "draw": "pareto"}, "y"),
         ({"name": "a", "draw": "stacked", "panels": "dataset"}, "panels"),
         ({"name": "a", "draw": "stacked", "where": ["dataset"]}, "where"),
         ({"name": "a", "draw": "lines", "x": 3, "y": "time/epoch_s"}, "x"),

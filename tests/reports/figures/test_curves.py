@@ -95,10 +95,15 @@ def test_the_usual_figures() -> None:
     runs = both()
     assert [(figure.name, figure.by) for figure in usual_figures(runs, KEYS)] == [
         ("breakdown", "epoch"),
+        ("pareto", "epoch"),
         ("accuracy", "epoch"),
         ("accuracy_time", "time"),
     ]
-    assert usual_figures(runs, KEYS)[1].panels == ("dataset",) and usual_figures(runs, KEYS)[1].series == ("system",)
+    assert usual_figures(runs, KEYS)[1].y == ("time/epoch_s", "acc/test")
+    for figure in usual_figures(runs, KEYS)[1:]:
+        assert figure.panels == ("dataset",) and figure.series == ("system",)
+    alone = [figure.name for figure in usual_figures(runs[:2], KEYS)]
+    assert alone == ["breakdown", "accuracy", "accuracy_time"], "one system is no front"
     once = make_run("cora", "a", [None, None, 0.5])
     assert [figure.name for figure in usual_figures([once], KEYS)] == ["breakdown"], "one point is no curve"
     assert usual_figures([], KEYS) == []
