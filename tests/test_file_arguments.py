@@ -111,6 +111,7 @@ NO_PATH = {
     ("sweep", "full"),
     ("sweep", "until"),
     ("sweep", "most_seeds"),
+    ("sweep", "retries"),
     *(("run", name) for name in ("cfg", "info", "package", "resolve", "shell_completion")),
     *((command, "config_name") for command in ("run", "prepare", "sweep", "tune", "calibrate", "partition")),
     ("resume", "changed_code"),

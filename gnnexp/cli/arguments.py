@@ -258,6 +258,12 @@ COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
             _JSON,
             _flag("--full", help="at the paper's size, for a cluster"),
             *_queue("run every case again, also finished ones"),
+            _option(
+                "--retries",
+                type=int,
+                metavar="N",
+                help="try failed cases again, N times (default: retries of the file)",
+            ),
             _option("--until", metavar="decided", help="add seeds until the verdicts of report.against are decided"),
             _option(
                 "--most-seeds", type=int, default=40, metavar="N", help="with --until: at most N seeds (default: 40)"

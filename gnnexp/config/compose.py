@@ -43,6 +43,11 @@ class ComposedConfig:
     folders: ConfigFolders
     lines: tuple[str, ...]
 
+    @property
+    def system(self) -> str:
+        """The name of the system, as reports have it: without one, the choice of its paradigm."""
+        return str(self.config.get("system") or self.choices.get("paradigm"))
+
 
 def composed_from_json(document: Mapping[str, Any]) -> ComposedConfig:
     """The configuration that was written as `asdict` gives it, in JSON."""

@@ -278,7 +278,15 @@ _STATE = _fields(
         "report": _MAPPING,
         "notes": _none_or(_each(_TEXT)),
         "cases": _each(
-            _fields({**_texts("key", "dataset_key", "run_dir", "status", "reason"), "label": _TEXT}, ("label",))
+            _fields(
+                {
+                    **_texts("key", "dataset_key", "run_dir", "status", "reason", "kind"),
+                    "label": _TEXT,
+                    "seconds": _none_or(_NUMBER),
+                    "attempts": _none_or(_each(_TEXT)),
+                },
+                ("label",),
+            )
         ),
     },
     ("cases",),

@@ -74,7 +74,7 @@ class MeasuredColumn:
 
     def cell(self, group: RunGroup) -> StatisticsCell:
         """The cell of a row."""
-        values = tuple(value for run in group.runs if not math.isnan(value := self.value_of(run)))
+        values = tuple(value for run in group.runs if math.isfinite(value := self.value_of(run)))
         return StatisticsCell(values, self.form, ABSENT if group.runs else group.verdict)
 
 
@@ -231,7 +231,7 @@ def lost_notes(groups: Sequence[RunGroup], columns: Sequence[MeasuredColumn]) ->
     without: dict[str, list[str]] = {}
     for column in columns:
         for group in groups:
-            lost = [run for run in group.runs if math.isnan(column.value_of(run))]
+            lost = [run for run in group.runs if not math.isfinite(column.value_of(run))]
             for run in lost if 0 < len(lost) < len(group.runs) else ():
                 without.setdefault(name_of_run(run), []).append(column.header)
     notes = [f"Not in the numbers, because they did not finish: {some_names(failed)}."] if failed else []

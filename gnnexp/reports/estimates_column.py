@@ -13,7 +13,7 @@ from gnnexp.reports.paper_table import PublishedTable, any_of, place_of
 from gnnexp.reports.planned import has_rates, tells_enough
 from gnnexp.reports.published_cells import number_of, pairs_in_order
 from gnnexp.reports.published_graphs import work_as_published
-from gnnexp.reports.tables.cells import ABSENT, NumberCell
+from gnnexp.reports.tables.cells import ABSENT, VerdictCell
 from gnnexp.reports.tables.groups import RunGroup
 from gnnexp.reports.tables.table import ReportTable
 
@@ -83,8 +83,8 @@ def estimated_s(group: RunGroup, machine: Machine, paper: str = "", edge_rows: S
     )
 
 
-def _cell(seconds: float) -> NumberCell:
-    return NumberCell(seconds, absent=OUT_OF_MEMORY if math.isinf(seconds) else ABSENT)
+def _cell(seconds: float) -> VerdictCell:
+    return VerdictCell(seconds, absent=OUT_OF_MEMORY if math.isinf(seconds) else ABSENT)
 
 
 def _against_paper(groups: Sequence[RunGroup], seconds: Sequence[float], published: PublishedTable) -> list[str]:

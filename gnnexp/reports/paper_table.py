@@ -10,7 +10,7 @@ from typing import Any
 from gnnexp.components.signature import key_problems, parameters_of_dataclass, unknown
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.comparison import shared_caption
+from gnnexp.reports.comparison import count_cell, shared_caption
 from gnnexp.reports.expression import evaluate, expression_problems
 from gnnexp.reports.metrics import mean_and_interval, metric_problems, value_of
 from gnnexp.reports.published_cells import Cell, cells, number_of, pairs_in_order, papers, printed_value
@@ -145,8 +145,8 @@ def make_paper_table(groups: Sequence[RunGroup], keys: Sequence[str], published:
     header = [name for quantity in published.columns for name in (quantity, f"{quantity}, paper")]
     if published.over:
         header += [f"x {published.over}", f"x {published.over}, paper"]
-    rows = [(*group.labels, *_cells(group, groups, published)) for group in groups]
-    return ReportTable((*keys, *header), tuple(rows), _caption(groups, keys, published))
+    rows = [(*group.labels, *_cells(group, groups, published), count_cell(group)) for group in groups]
+    return ReportTable((*keys, *header, "runs"), tuple(rows), _caption(groups, keys, published))
 
 
 def _cells(group: RunGroup, groups: Sequence[RunGroup], published: PublishedTable) -> list[TableCell]:
@@ -213,7 +213,7 @@ def _mean(group: RunGroup, metric: str) -> float:
 def _values(runs: Sequence[RecordedRun], metric: str) -> list[float]:
     """The values of all runs that recorded the metric."""
     of = evaluate if _is_expression(metric) else _metric
-    return [value for run in runs if not math.isnan(value := of(metric, run))]
+    return [value for run in runs if math.isfinite(value := of(metric, run))]
 
 
 def _metric(name: str, run: RecordedRun) -> float:

@@ -12,7 +12,7 @@ from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.labels import setting_of
 from gnnexp.reports.planned import RunEstimate, Scale, has_rates, plan, tells_enough
 from gnnexp.reports.published_cells import pairs_in_order
-from gnnexp.reports.tables.cells import ABSENT, NumberCell, TableCell
+from gnnexp.reports.tables.cells import ABSENT, NumberCell, TableCell, VerdictCell
 from gnnexp.reports.tables.table import ReportTable
 
 _COLUMNS = (
@@ -114,7 +114,7 @@ def _cells(planned: RunEstimate, place: int) -> tuple[TableCell, ...]:
         NumberCell(estimate.device_bytes / 1e9, ".3g"),
         str(place) if estimate.fits else "OOM",
         *map(NumberCell, compared[:2]),
-        NumberCell(compared[2], absent="OOM" if planned.published_oom else ABSENT),
+        VerdictCell(compared[2], absent="OOM" if planned.published_oom else ABSENT),
         NumberCell(compared[3]),
     )
 

@@ -98,7 +98,15 @@ def test_the_column_stands_after_the_papers_and_the_caption_says_how_good_it_is(
         group_of(failed),
     ]
     table = with_estimates(make_paper_table(groups, ["system"], PUBLISHED), groups, MACHINE, PUBLISHED.paper, PUBLISHED)
-    assert table.header == ("system", "epoch_s", "epoch_s, paper", "epoch_s, estimated", "load_s", "load_s, paper")
+    assert table.header == (
+        "system",
+        "epoch_s",
+        "epoch_s, paper",
+        "epoch_s, estimated",
+        "load_s",
+        "load_s, paper",
+        "runs",
+    )
     dgl, p3, gsplit = (estimated_s(group, MACHINE) for group in groups[:3])
     assert [row[3] for row in table.texts] == [f"{dgl:.4g}", f"{p3:.4g}", f"{gsplit:.4g}", "–"]
     order = "By this estimate, 2 of 3 pairs of systems are in the paper's order."

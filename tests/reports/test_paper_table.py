@@ -54,14 +54,15 @@ def test_cells_by_hand() -> None:
         "epoch_s, paper",
         "x gsplit",
         "x gsplit, paper",
+        "runs",
     )
     assert table.texts == [
-        ("dgl", "0.5", "62.7", "5 (4 to 6)", "73.4", "2.50", "4.40"),
-        ("p3", "0.5", "1.5", "1", "14.1", "0.50", "0.84"),
-        ("gsplit", "0.5", "0.1", "2", "16.7", "1.00", "1.00"),
-        ("quiver", "OOM", "4.3", "OOM", "17.8", "–", "1.07"),
-        ("sancus", "0.5", "–", "1", "–", "0.50", "–"),
-        ("dgl", "0.5", "–", "3", "–", "–", "–"),
+        ("dgl", "0.5", "62.7", "5 (4 to 6)", "73.4", "2.50", "4.40", "2"),
+        ("p3", "0.5", "1.5", "1", "14.1", "0.50", "0.84", "1"),
+        ("gsplit", "0.5", "0.1", "2", "16.7", "1.00", "1.00", "1"),
+        ("quiver", "OOM", "4.3", "OOM", "17.8", "–", "1.07", "0 (+1 OOM)"),
+        ("sancus", "0.5", "–", "1", "–", "0.50", "–", "1"),
+        ("dgl", "0.5", "–", "3", "–", "–", "–", "1"),
     ]
     assert [cell.half_width for cell in (table.rows[0][1], table.rows[0][3])] == pytest.approx([0, 12.7062], rel=1e-4)
     # Ours p3 < gsplit < dgl < quiver, the paper's p3 < gsplit < quiver < dgl.
@@ -83,7 +84,7 @@ def test_rows_are_compared_with_those_of_their_own_machine() -> None:
         on("Xeon", group_of(run_of("dgl", 300.0))),
     ]
     table = make_paper_table(groups, ["system", "machine"], read_published(OPTIONS))
-    assert [row[-2] for row in table.texts] == ["1.00", "2.00", "1.00", "1.50"]
+    assert [row[-3] for row in table.texts] == ["1.00", "2.00", "1.00", "1.50"]
     assert "2 of 2 pairs" in table.caption
 
 
@@ -91,7 +92,7 @@ def test_another_system_of_ours_may_stand_for_a_papers() -> None:
     groups = [group_of(run_of("dgl", 4.0)), group_of(run_of("dgl_reference", 5.0)), group_of(run_of("p3", 1.0))]
     options = {**OPTIONS, "over": None, "columns": {"epoch_s": "time/epoch_s"}, "systems": {"dgl_reference": "dgl"}}
     rows = make_paper_table(groups, ["system"], read_published(options)).texts
-    assert rows == [("dgl", "4", "–"), ("dgl_reference", "5", "73.4"), ("p3", "1", "14.1")]
+    assert rows == [("dgl", "4", "–", "1"), ("dgl_reference", "5", "73.4", "1"), ("p3", "1", "14.1", "1")]
 
 
 def test_settings_of_rows_and_values_of_several_metrics() -> None:
@@ -126,8 +127,8 @@ def test_settings_of_rows_and_values_of_several_metrics() -> None:
     )
     groups = [group_of(run(2)), group_of(run(3)), group_of(run(5))]
     assert make_paper_table(groups, ["system"], layers).texts == [
-        ("hongtu", "20", "25.1", "1.00", "1.00"),
-        ("hongtu", "30", "40.0", "1.00", "1.00"),
+        ("hongtu", "20", "25.1", "1.00", "1.00", "1"),
+        ("hongtu", "30", "40.0", "1.00", "1.00", "1"),
         ("hongtu", "50", "–", "1.00", "–"),
     ]
     parts = read_published(
@@ -151,7 +152,7 @@ def test_what_the_paper_does_not_say_is_told() -> None:
     """SDT-GNN's Table IV names no model: without `where` no cell would be that of GraphSAGE."""
     options = {"paper": "sdt_gnn", "source": "Table IV", "columns": {"epoch_s": "time/epoch_s"}}
     groups = [group_of(run_of("distdgl", 2.0, "yelp_like"))]
-    assert make_paper_table(groups, ["system"], read_published(options)).texts == [("distdgl", "2", "–")]
+    assert make_paper_table(groups, ["system"], read_published(options)).texts == [("distdgl", "2", "–", "1")]
     without_model = read_published({**options, "where": {"model": ""}})
     assert make_paper_table(groups, ["system"], without_model).texts == [("distdgl", "2", "28.549")]
 

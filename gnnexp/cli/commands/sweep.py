@@ -40,6 +40,7 @@ def main(options: argparse.Namespace) -> Answer:
     sweep = load_sweep(options.name, options.overrides, full=options.full)
     words = ["sweep", options.name, *options.overrides, *["--full"] * options.full]
     queue = Queue(replace(sweep, command=command_of(options, words)), reuse_rules_of(options), make_console())
+    queue.retries = sweep.retries if options.retries is None else options.retries
     for note in sweep.notes:
         queue.console.print(note, soft_wrap=True)
     where = {"config_dir": options.config_dir, "config_name": options.config_name}
@@ -93,8 +94,7 @@ def check_all(sweep: Sweep, config_dir: str | None, config_name: str = PRIMARY) 
 
 def _rival_problems(against: str, checked: Sequence[CheckedConfig], where: str) -> list[Problem]:
     """The problem of a sweep whose report compares with a system that no case has."""
-    composed = [config.composed for config in checked]
-    systems = dict.fromkeys(str(one.config.get("system") or one.choices.get("paradigm")) for one in composed)
+    systems = dict.fromkeys(config.composed.system for config in checked)
     return [unknown(f"{where}report.against", against, against, systems)] if against and against not in systems else []
 
 

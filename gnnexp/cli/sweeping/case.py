@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -40,6 +41,9 @@ class CaseState:
         run_dir: directory of its run, empty before it has one.
         status: `waiting` (with a run directory: an earlier call began it) or how it ended.
         reason: why it failed.
+        kind: what cases that take equally long have in common (`gnnexp.cli.sweeping.pace.pace_kind`).
+        seconds: how long it ran in this sweep, with preparation; 0 if it did not.
+        attempts: why each earlier attempt of this call failed.
     """
 
     label: str
@@ -48,6 +52,9 @@ class CaseState:
     run_dir: str = ""
     status: Status = "waiting"
     reason: str = ""
+    kind: str = ""
+    seconds: float = 0.0
+    attempts: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

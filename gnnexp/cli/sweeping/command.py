@@ -43,6 +43,8 @@ def check_options(options: argparse.Namespace) -> None:
     Raises:
         ConfigError: an option is wrong.
     """
+    if (getattr(options, "retries", None) or 0) < 0:
+        raise ConfigError(Problem("--retries", options.retries, "must be 0 or more", "--retries 2"))
     problems = [] if options.jobs >= 1 else [Problem("--jobs", options.jobs, "must be at least 1", "--jobs 2")]
     ConfigError.raise_all(problems + (folder_problems("--out", Path(options.out)) if options.out else []))
 
@@ -125,10 +127,16 @@ def finish_sweep(queue: Queue, options: argparse.Namespace) -> Answer:
     With `--dry-run`, it is 2 if a case has mistakes.
     """
     console, sweep, states = queue.console, queue.sweep, queue.states
-    rows = [(state.label, _standing(state), state.reason or state.run_dir) for state in states]
+    rows = [(state.label, _standing(state), _reason(state)) for state in states]
     console.print(made_table(("run", "state", "directory or reason"), rows, f"sweep {sweep.name}"))
     cases = [
-        {"label": state.label, "state": _standing(state), "run_dir": state.run_dir, "reason": state.reason}
+        {
+            "label": state.label,
+            "state": _standing(state),
+            "run_dir": state.run_dir,
+            "reason": state.reason,
+            "attempts": list(state.attempts),
+        }
         for state in states
     ]
     document = {"sweep": sweep.name, "cases": cases}
@@ -155,6 +163,15 @@ def finish_sweep(queue: Queue, options: argparse.Namespace) -> Answer:
     )
     done = counted["finished"] + counted["finished before"] == len(states)
     return Answer({**document, "report": report.document}, 130 if counted["interrupted"] else 0 if done else 1)
+
+
+def _reason(state: CaseState) -> str:
+    """Why a case failed, with the reasons of earlier attempts; else where its run is."""
+    last = state.reason or state.run_dir
+    if not state.attempts:
+        return last
+    failures = "; ".join(f"attempt {number}: {reason}" for number, reason in enumerate(state.attempts, 1))
+    return f"{last} ({failures})"
 
 
 def waiting_for_store(queue: Queue) -> Counter[str]:

@@ -30,6 +30,7 @@ _KEYS = {
     "report": dict,
     "tune": dict,
     "without": dict,
+    "retries": int,
 }
 
 
@@ -58,6 +59,7 @@ class Sweep:
         command: the command that was typed for it.
         tune: the `tune:` block of its file, which `gnnexp.cli.tuning.definition.read_tuning` reads.
         notes: sentences that its report must contain.
+        retries: how often a case that failed is tried again, after the others.
         looks: how often results were looked at, to decide whether more seeds are needed (`gnnexp.cli.sweeping.until`).
     """
 
@@ -68,6 +70,7 @@ class Sweep:
     command: str = ""
     tune: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    retries: int = 0
     looks: int = 0
 
 
@@ -112,6 +115,7 @@ def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) 
         content.get("report", {}),
         tune=content.get("tune", {}),
         notes=notes,
+        retries=content.get("retries", 0),
     )
 
 
@@ -224,6 +228,8 @@ def _shape_problems(file: Path, content: Mapping[str, Any]) -> list[Problem]:
     for case in [*content.get("cases", []), *content.get("full_cases", [])]:
         if not isinstance(case, dict) or set(case) != {"overrides"} or not isinstance(case["overrides"], list):
             problems.append(Problem(f"{file}: cases", case, "must be `overrides: [key=value, …]`", "correct the file"))
+    if content.get("retries", 0) < 0:
+        problems.append(Problem(f"{file}: retries", content["retries"], "must be 0 or more", "retries: 2"))
     try:
         read_layout(content.get("report", {}), f"{file}: report")
     except ConfigError as error:

@@ -10,6 +10,7 @@ from typing import Any
 
 from gnnexp.cli.running.prepare import inputs_of
 from gnnexp.cli.sweeping.case import CaseState, QueuedCase
+from gnnexp.cli.sweeping.pace import pace_kind
 from gnnexp.components.locate import missing_module, target_of
 from gnnexp.errors import ConfigError, DataError, Refusal
 from gnnexp.experiment.experiment import Experiment
@@ -139,7 +140,8 @@ def planned(cases: Sequence[QueuedCase], reuse: ReuseRules) -> list[QueuedCase]:
                 datasets[node] = dataset.key()
             except ModuleNotFoundError as error:
                 raise ConfigError(missing_module("dataset", target_of(dataset), error)) from error
-        keyed.append(replace(case, state=CaseState(case.state.label, key_now(case, datasets[node]), datasets[node])))
+        key, kind = key_now(case, datasets[node]), pace_kind(case.experiment)
+        keyed.append(replace(case, state=CaseState(case.state.label, key, datasets[node], kind=kind)))
     keys = {case.state.key for case in keyed}
     known = known_runs(keys, reuse)
     older = older_runs(keys - known.keys(), cases, reuse)

@@ -23,17 +23,19 @@ from gnnexp.cli.console import marked
 from gnnexp.cli.running.execute import complete
 from gnnexp.cli.sweeping.case import CaseState, QueuedCase, failed, run_case
 from gnnexp.cli.sweeping.definition import Sweep
-from gnnexp.cli.sweeping.known_runs import ReuseRules, key_now, known_runs, state_of
+from gnnexp.cli.sweeping.known_runs import ReuseRules, fails_again, key_now, known_runs, state_of
 from gnnexp.cli.sweeping.pace import Pace
-from gnnexp.cli.sweeping.processes import STATES, at_work
+from gnnexp.cli.sweeping.processes import STATES, at_work, processes_of
 from gnnexp.errors import DataError, ProblemsError
 from gnnexp.files.disk import DiskError, file_lock, in_words, refusal, remove_temporary, shortened, try_lock
 from gnnexp.launchers.base import Launchers
 from gnnexp.launchers.queue.slurm_jobs import read_job_id
 from gnnexp.record.records import write_json
+from gnnexp.record.runs import read_run
 from gnnexp.trackers.follow import Followers
 from gnnexp.trackers.patience import Patience
 
+_POLL_S = 0.5  # seconds between looks at cases of other launchers
 _PATIENCE_S = 10.0  # seconds to wait for a lock that is held for milliseconds
 
 
@@ -43,10 +45,12 @@ class Executor(ABC):
     Attributes:
         running: positions of the cases that were started and have not ended.
         waits: whether it waits for the end of each case, so that those that have ended say how long the rest takes.
+        slots: how many cases it runs at a time.
     """
 
     running: Collection[int] = ()
     waits: ClassVar[bool] = True
+    slots: int = 1
 
     @abstractmethod
     def takes(self) -> bool:
@@ -110,6 +114,7 @@ class Queue:
         cases: cases by position, as they were planned. One that could not be composed is not here, and has failed.
         to_come: how many cases will be added later, at most.
         refused: how many cases have mistakes, which were found before any started.
+        retries: how often a case that failed is tried again, unless it would fail in the same way.
     """
 
     sweep: Sweep
@@ -119,9 +124,11 @@ class Queue:
     cases: dict[int, QueuedCase] = field(default_factory=dict)
     to_come: int = 0
     refused: int = 0
+    retries: int = 0
     _turns: dict[int, ExitStack] = field(default_factory=dict)
-    _began: float = 0.0
-    _ended: int = 0
+    _again: set[int] = field(default_factory=set)
+    _left: deque[int] = field(default_factory=deque)
+    _began: dict[int, float] = field(default_factory=dict)
 
     def case(self, position: int) -> QueuedCase:
         """The case at a position, with its present state."""
@@ -143,15 +150,12 @@ class Queue:
         for position in new:
             if self.states[position].status == "finished before":  # an earlier call may have been killed before
                 complete(Path(self.states[position].run_dir), self.case(position).experiment.tracker, patience)
-        left = deque(position for position in new if self.states[position].status == "waiting")
-        self._began = self._began or time.monotonic()
+        self._left = deque(position for position in new if self.states[position].status == "waiting")
         try:
             with executor:
-                while executor.running or (left and executor.takes()):
-                    if left and executor.takes():
-                        self._take(left.popleft(), executor, len(left) + len(executor.running) + 1)
-                    else:
-                        self._listen(executor)
+                self._drain(executor)
+                while executor.waits and executor.takes() and self._wait_for_others(new):
+                    self._drain(executor)
         finally:
             for turn in self._turns.values():
                 turn.close()
@@ -161,8 +165,39 @@ class Queue:
                 self.states[position] = now if now.status == "finished before" else replace(state, run_dir=now.run_dir)
         keep_states(self.sweep, self.states)
 
-    def _take(self, position: int, executor: Executor, left: int) -> None:
-        """Take the turn of a case, one of `left`: skip it, or let the executor resume or start it."""
+    def _drain(self, executor: Executor) -> None:
+        """Take the cases that are left, in order, and wait for all that run."""
+        while executor.running or (self._left and executor.takes()):
+            if self._left and executor.takes():
+                self._take(self._left.popleft(), executor)
+            else:
+                self._listen(executor)
+
+    def _wait_for_others(self, positions: Sequence[int]) -> bool:
+        """Wait for cases that other launchers of this sweep run. True if one of them was left: it is taken over.
+
+        A launcher that was killed holds its case no more. A case of another sweep is not waited for.
+        """
+        elsewhere = [position for position in positions if self.states[position].status == "running elsewhere"]
+        while elsewhere:
+            for position in [one for one in elsewhere if not _is_held(self.states[one].key)]:
+                elsewhere.remove(position)
+                now = look_again(self.case(position), self.reuse)
+                if now.status == "finished before":
+                    self.states[position] = replace(now, attempts=self.states[position].attempts)
+                elif now.status == "waiting" and position not in self._again:
+                    self._again.add(position)
+                    self._left.append(position)
+            if self._left:
+                return True
+            if elsewhere and len(processes_of(self.sweep.name)) < 2:
+                return False
+            if elsewhere:
+                time.sleep(_POLL_S)
+        return False
+
+    def _take(self, position: int, executor: Executor) -> None:
+        """Take the turn of a case: skip it, or let the executor resume or start it."""
         turn = self._turns[position] = ExitStack()
         try:
             with in_words():
@@ -170,12 +205,21 @@ class Queue:
         except DiskError as error:
             state = failed(self.case(position), error)
         if state.status == "waiting":
-            pace = Pace(self._ended if executor.waits else 0, time.monotonic() - self._began).words(left + self.to_come)
+            pace = self._pace(executor, position) if executor.waits else ""
             words, most = f" {state.label}" + f"  ({pace})" * bool(pace), len(self.states) + self.to_come
             self.console.print(marked(f"\n{position + 1}/{most}", "bold", words), soft_wrap=True)
+            self._began[position] = time.monotonic()
             state = executor.start(position, replace(self.case(position), state=state))
-            self._ended += state.status != "waiting"
         self._note(position, state)
+
+    def _pace(self, executor: Executor, position: int) -> str:
+        """How long the rest takes, with the case at `position`, in words."""
+        ended = [(state.kind, state.seconds) for state in self.states if state.seconds]
+        launchers = max(1, len(processes_of(self.sweep.name)))
+        kinds = [self.states[one].kind for one in (position, *self._left)] + [""] * self.to_come
+        now = time.monotonic()
+        running = [(self.states[one].kind, now - self._began[one]) for one in executor.running]
+        return Pace(ended, executor.slots * launchers).words(kinds, running)
 
     def _listen(self, executor: Executor) -> None:
         try:
@@ -183,17 +227,32 @@ class Queue:
         except KeyboardInterrupt:
             if not (ended := executor.stop()):
                 raise
-        self._ended += len(ended)
         for position, state in ended.items():
             self._note(position, state)
 
     def _note(self, position: int, state: CaseState) -> None:
         """Record the state of a case. Its turn is over when it has ended, or when the job that works on it is known."""
-        self.states[position] = state
+        before = self.states[position]
+        if state.status in ("finished", "failed") and position in self._began:
+            state = replace(state, seconds=time.monotonic() - self._began.pop(position))
+        self.states[position] = state = replace(state, kind=before.kind, attempts=before.attempts)
         if state.status != "waiting":
             self._turns.pop(position, ExitStack()).close()
             self.console.print(f"{state.status}: {state.label}  {state.reason or state.run_dir}", soft_wrap=True)
+            if self._is_tried_again(state):
+                self.states[position] = replace(state, attempts=(*state.attempts, state.reason))
+                self._left.append(position)
+                count = f"attempt {len(state.attempts) + 2} of {self.retries + 1}"
+                self.console.print(f"tried again after the others: {state.label}, {count}", soft_wrap=True)
             keep_states(self.sweep, self.states)
+
+    def _is_tried_again(self, state: CaseState) -> bool:
+        """Whether a case has failed, has attempts left, and would not fail in the same way."""
+        if state.status != "failed" or len(state.attempts) >= self.retries or not state.run_dir:
+            return False
+        with suppress(DataError):  # it has no result
+            return not fails_again(read_run(Path(state.run_dir)))
+        return True
 
 
 @contextmanager
@@ -216,6 +275,12 @@ def turn_of(case: QueuedCase, reuse: ReuseRules) -> Iterator[CaseState]:
                 reason=f"its {what} was edited since the sweep began: start the sweep again",
             )
         yield now
+
+
+def _is_held(key: str) -> bool:
+    """Whether a process holds the case with this key."""
+    with _locked(STATES / ".cases" / f"{key}.lock") as mine:
+        return not mine
 
 
 def look_again(case: QueuedCase, reuse: ReuseRules) -> CaseState:

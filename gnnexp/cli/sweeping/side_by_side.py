@@ -175,6 +175,7 @@ class SideBySide(Executor):
     def __init__(self, sweep: str, slots: Sequence[Slot]) -> None:
         self._folder, self._free = STATES / f"{sweep}.jobs", list(slots)
         self.running: dict[int, _Child] = {}
+        self.slots = len(slots)
         self._signals, self._passed_on = noted(), 0
 
     def __enter__(self) -> Self:

@@ -114,7 +114,7 @@ def _curve(axes: Axes, curve: Sequence[CurvePoint], factor: float, name: str, nu
 
 
 def _cells(moment: CurvePoint) -> tuple[TableCell, ...]:
-    return (str(moment.epoch), NumberCell(moment.seconds, ".6g"), StatisticsCell(moment.values, ".6g"))
+    return (NumberCell(moment.epoch, "d"), NumberCell(moment.seconds, ".6g"), StatisticsCell(moment.values, ".6g"))
 
 
 def _first(figure: Figure, metrics: Sequence[str], lacking: Sequence[str]) -> str:

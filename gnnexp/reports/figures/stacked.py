@@ -17,7 +17,7 @@ from gnnexp.reports.figures.drawing import (
 )
 from gnnexp.reports.figures.panels import Figure, Panel, caption_of, runs_of_panels
 from gnnexp.reports.metrics import typical_epoch
-from gnnexp.reports.tables.cells import NumberCell, TableCell, text_of
+from gnnexp.reports.tables.cells import NumberCell, TableCell, cell_text
 from gnnexp.reports.tables.groups import RunGroup
 from gnnexp.reports.tables.table import ReportTable
 
@@ -56,13 +56,13 @@ def draw_stacked(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
                     panel.title,
                     name,
                     *(NumberCell(seconds, ".6g") for seconds in (*_seconds(group).values(), group.mean(_WALL))),
-                    str(len(group.runs)),
+                    NumberCell(len(group.runs), "d"),
                 )
             )
     first = (
         f"Seconds in each phase, mean over the ranks: {typical_epoch(runs_of_panels(panels))}. Line and number: "
         "the epoch of the slowest rank, as in the table."
-        + (_UNTOLD if any(text_of(cell) == "–" for row in rows for cell in row) else "")
+        + (_UNTOLD if any(cell_text(cell) == "–" for row in rows for cell in row) else "")
     )
     caption = caption_of(panels, first=first, seeds="Over several seeds: the mean.")
     finish_figure(canvas, caption)

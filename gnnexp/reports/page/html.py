@@ -15,7 +15,7 @@ from markupsafe import Markup
 from gnnexp.record.records import write_text
 from gnnexp.reports.page.inline_svg import inline_svg
 from gnnexp.reports.page.page import Page
-from gnnexp.reports.tables.cells import text_of
+from gnnexp.reports.tables.cells import cell_text
 from gnnexp.reports.tables.table import ReportTable
 
 _ASSETS = Path(__file__).parent / "assets"
@@ -59,7 +59,7 @@ def render(page: Page) -> str:
 
 
 def _numeric_columns(table: ReportTable) -> list[bool]:
-    return [is_numeric(map(text_of, column)) for column in table.columns]
+    return [is_numeric(map(cell_text, column)) for column in table.columns]
 
 
 def is_numeric(cells: Iterable[str]) -> bool:

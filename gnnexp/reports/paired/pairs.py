@@ -28,7 +28,7 @@ class RunPairs:
 
 
 def match_runs(against: Sequence[RecordedRun], rival: Sequence[RecordedRun]) -> RunPairs:
-    """Pair finished runs by `key_of`; several runs of one key (`--rerun`) in the order in which they were made."""
+    """Pair finished runs by `pair_key`; several runs of one key (`--rerun`) in the order in which they were made."""
     ours, theirs = _by_key(against), _by_key(rival)
     pairs = [pair for key in ours if key in theirs for pair in zip(ours[key], theirs[key], strict=False)]
     paired = {id(run) for pair in pairs for run in pair}
@@ -36,7 +36,7 @@ def match_runs(against: Sequence[RecordedRun], rival: Sequence[RecordedRun]) -> 
     return RunPairs(tuple(pairs), alone, _interleaved(pairs))
 
 
-def key_of(run: RecordedRun) -> Key:
+def pair_key(run: RecordedRun) -> Key:
     """What the runs of a pair share: seed, bytes and options of the data with their split, model, ranks, machine."""
     data = str(run.provenance.get("dataset_key") or json.dumps(run.config.get("dataset"), sort_keys=True, default=str))
     ranks = (run.value("hardware.nodes"), run.value("hardware.workers"))
@@ -46,7 +46,7 @@ def key_of(run: RecordedRun) -> Key:
 def _by_key(runs: Sequence[RecordedRun]) -> dict[Key, list[RecordedRun]]:
     runs_of: dict[Key, list[RecordedRun]] = {}
     for run in sorted(runs, key=_date):
-        runs_of.setdefault(key_of(run), []).append(run)
+        runs_of.setdefault(pair_key(run), []).append(run)
     return runs_of
 
 

@@ -52,7 +52,7 @@ class StatisticsCell:
     """A quantity over the runs of a row.
 
     Attributes:
-        values: a value per run that has one, in the column's unit. None of them is NaN.
+        values: a value per run that has one, in the column's unit. All are finite.
         form: format of the mean, the least and the greatest value. Fixed decimals (`.4f`) apply to the interval, too.
         absent: text if there is no value, such as `OOM`.
     """
@@ -62,10 +62,15 @@ class StatisticsCell:
     form: str = ".4g"
     absent: str = ABSENT
 
+    def __post_init__(self) -> None:
+        assert all(map(math.isfinite, self.values)), "a value that is not finite is no value"
+
     @property
     def mean(self) -> float:
-        """Mean of the values; NaN if there are none."""
-        return statistics.fmean(self.values) if self.values else math.nan
+        """Mean of the values; NaN if there are none. The mean of equal values is this value, without a rounding."""
+        if not self.values:
+            return math.nan
+        return min(max(statistics.fmean(self.values), min(self.values)), max(self.values))
 
     @property
     def half_width(self) -> float:
@@ -86,7 +91,7 @@ class StatisticsCell:
     @property
     def spread(self) -> str:
         """What stands behind the mean: the interval or the range; empty if all values are equal."""
-        if len(self.values) < 2 or min(self.values) == max(self.values):
+        if len(self.values) < 2 or self.least == self.greatest:
             return ""
         if len(self.values) < ENOUGH_FOR_INTERVAL:
             return f"({self.least} to {self.greatest})"
@@ -121,6 +126,19 @@ class StatisticsCell:
         least, greatest = (min(self.values), max(self.values)) if self.values else (None, None)
         half, mean = finite(self.half_width), finite(self.mean)
         return {"mean": mean, "half_width": half, "min": least, "max": greatest, "n": len(self.values)}
+
+
+@dataclass(frozen=True)
+class VerdictCell(NumberCell):
+    """A number, or the reason why there is none (`OOM`), which data formats have in a field of its own."""
+
+    FIELDS: ClassVar[Mapping[str, type]] = {"": float, "verdict": str}
+
+    @property
+    def fields(self) -> dict[str, Value]:
+        """The number or the reason; None for the other."""
+        reason = self.absent if self.absent != ABSENT and not math.isfinite(self.value) else None
+        return {"": finite(self.value), "verdict": reason}
 
 
 @dataclass(frozen=True)
@@ -179,7 +197,7 @@ class IntervalCell:
 TableCell = str | NumberCell | StatisticsCell | CountCell | IntervalCell
 
 
-def text_of(cell: TableCell) -> str:
+def cell_text(cell: TableCell) -> str:
     """A cell as people read it."""
     return cell if isinstance(cell, str) else cell.text
 

@@ -12,6 +12,7 @@ from gnnexp.reports.labels import differing_keys, flat_values
 
 # The key whose values a report compares.
 SYSTEM = "system"
+_TRAINED = ("dataset", "task", "model", "seed", MACHINE)
 # Keys that name a row if the user chooses none; those whose values differ are used, in this order.
 _KEYS = ("system", "dataset", "model", "sampler", "partitioner", "hardware.workers")
 # At most this many keys in which runs of one row differ are named.
@@ -113,10 +114,13 @@ def repeated_runs(groups: Sequence[RunGroup]) -> int:
 
 
 def contender_place(keys: Sequence[str]) -> int | None:
-    """The place of the key whose values are compared: the system, or the only key; None if there are several others."""
+    """The place of the key whose values are compared: the system, or the only key if it is a way of training.
+
+    Data, tasks and models are what is trained. Whoever has several of them as rows does not ask which is fastest.
+    """
     if SYSTEM in keys:
         return list(keys).index(SYSTEM)
-    return 0 if len(keys) == 1 else None
+    return 0 if len(keys) == 1 and keys[0].partition(".")[0] not in _TRAINED else None
 
 
 def setting_places(groups: Sequence[RunGroup], system: int) -> list[int]:

@@ -13,7 +13,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 
-from gnnexp.reports.tables.cells import CountCell, NumberCell, StatisticsCell, TableCell, fields_of, text_of
+from gnnexp.reports.tables.cells import CountCell, NumberCell, StatisticsCell, TableCell, cell_text, fields_of
 from gnnexp.reports.tables.table import ReportTable
 
 _HEAD = r"""% Made by gnnexp. Preamble: \usepackage{booktabs,siunitx} and \input of this file.
@@ -70,7 +70,7 @@ def _macros(table: ReportTable, prefix: str) -> Iterator[tuple[str, str]]:
     labels = _label_places(table)
     used = {f"{prefix}Caption", f"{prefix}Table"}
     for row in table.rows:
-        own = prefix + "".join(command_name(text_of(row[place])) for place in labels)
+        own = prefix + "".join(command_name(cell_text(row[place])) for place in labels)
         for place, (header, cell) in enumerate(zip(table.header, row, strict=True)):
             if place not in labels:
                 command = _unused(own + command_name(header), used)
@@ -80,7 +80,7 @@ def _macros(table: ReportTable, prefix: str) -> Iterator[tuple[str, str]]:
 def _values(cell: TableCell) -> list[tuple[str, str]]:
     """The ending of the name and the text of each number of a cell."""
     if not isinstance(cell, StatisticsCell):
-        return [("", _printed(text_of(cell)) if isinstance(cell, NumberCell) else escaped(text_of(cell)))]
+        return [("", _printed(cell_text(cell)) if isinstance(cell, NumberCell) else escaped(cell_text(cell)))]
     texts = {
         "": cell.head,
         "HalfWidth": cell.half,
@@ -157,7 +157,7 @@ class _LatexColumn:
         """The cell of a row; text among numbers is in braces, so that siunitx leaves it alone."""
         cell = self._cells[place]
         if not self._numbers:
-            return escaped(text_of(cell))
+            return escaped(cell_text(cell))
         head = _head(cell)
         number = head if _PLAIN.fullmatch(head) else f"{{{escaped(head)}}}"
         number = f"\\bfseries {number}" if place in self._best else number
@@ -166,7 +166,7 @@ class _LatexColumn:
 
 
 def _head(cell: TableCell) -> str:
-    return cell.head if isinstance(cell, StatisticsCell) else text_of(cell)
+    return cell.head if isinstance(cell, StatisticsCell) else cell_text(cell)
 
 
 def _table_format(texts: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gnnexp.reports.tables.cells import ABSENT, TableCell, text_of
+from gnnexp.reports.tables.cells import ABSENT, TableCell, cell_text
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class ReportTable:
     @property
     def texts(self) -> list[tuple[str, ...]]:
         """The rows as people read them."""
-        return [tuple(map(text_of, row)) for row in self.rows]
+        return [tuple(map(cell_text, row)) for row in self.rows]
 
     def first(self, columns: int) -> ReportTable:
         """The table with only its first `columns` columns, or all if it has fewer."""

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from gnnexp.reports.tables.cells import CountCell, NumberCell, StatisticsCell, fields_of, text_of, values_in
+from gnnexp.reports.tables.cells import CountCell, NumberCell, StatisticsCell, cell_text, fields_of, values_in
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_how_many_runs() -> None:
 
 def test_a_column_has_the_fields_of_its_numbers_and_a_dash_has_no_values() -> None:
     column = ("–", StatisticsCell((2.0,)))
-    assert [*fields_of(column)] == ["mean", "half_width", "min", "max", "n"] and text_of(column[0]) == "–"
+    assert [*fields_of(column)] == ["mean", "half_width", "min", "max", "n"] and cell_text(column[0]) == "–"
     assert values_in(column) == [
         {"mean": None, "half_width": None, "min": None, "max": None, "n": None},
         {"mean": 2.0, "half_width": None, "min": 2.0, "max": 2.0, "n": 1},
