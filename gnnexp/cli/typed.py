@@ -50,7 +50,14 @@ def _problem(word: str, typed: Sequence[str], options: argparse.Namespace) -> Pr
     key, shown = (name, value) if value else ("option", name)
     allowed = f"{command} has no such option; it has {', '.join(known) or 'none'}"
     if not close and (others := commands_with(name)):
-        subject = next((one for one in typed[1:] if not one.startswith("-") and "=" not in one and one != value), "")
+        subject = next(
+            (
+                argument
+                for argument in typed[1:]
+                if not argument.startswith("-") and "=" not in argument and argument != value
+            ),
+            "",
+        )
         lines = [" ".join(filter(None, ("gnnexp", other, subject, name, value))) for other in others[:_MOST_COMMANDS]]
         return Problem(key, shown, allowed, f"did you mean {' or '.join(lines)}?")
     return Problem(key, shown, allowed, f"did you mean {close}?" if close else f"{command} --help")

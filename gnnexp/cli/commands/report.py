@@ -276,8 +276,8 @@ def _comparison(layout: ReportLayout, runs: Sequence[RecordedRun], looks: int) -
         table = make_table(groups, keys, layout.target)
     if layout.estimate:
         table = with_estimates(table, groups, machine_named(layout.estimate), layout.paper, layout.published)
-    found = setting_answers(groups, keys, layout.equal)
-    first = {ANSWER: answer_table(found, groups, keys)} if found else {}
+    answers = setting_answers(groups, keys, layout.equal)
+    first = {ANSWER: answer_table(answers, groups, keys)} if answers else {}
     if not layout.against:
         return {**first, "table": table}
     if layout.columns:

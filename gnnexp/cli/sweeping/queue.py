@@ -180,7 +180,7 @@ class Queue:
         """
         elsewhere = [position for position in positions if self.states[position].status == "running elsewhere"]
         while elsewhere:
-            for position in [one for one in elsewhere if not _is_held(self.states[one].key)]:
+            for position in [place for place in elsewhere if not _is_held(self.states[place].key)]:
                 elsewhere.remove(position)
                 now = look_again(self.case(position), self.reuse)
                 if now.status == "finished before":

@@ -33,7 +33,7 @@ def draw_pareto(figure: Figure, panels: Sequence[Panel]) -> DrawnFigure:
         points = points_of_panel(panel, figure.y)
         front = front_of(points, figure.y)
         _draw(axes, figure, points, front, names)
-        rows += [(panel.title, one.name, one.x, one.y, "yes" if one in front else "no") for one in points]
+        rows += [(panel.title, point.name, point.x, point.y, "yes" if point in front else "no") for point in points]
     caption = (
         f"{' and '.join(figure.y)}: filled points are on the front, which no other series beats in both. "
         f"{caption_of(panels, figure.y)}"

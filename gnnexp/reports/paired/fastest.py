@@ -94,7 +94,7 @@ def _answer(
     return SettingAnswer(labels, fastest, tuple(zip(times, shares, strict=True)), place)
 
 
-def answer_table(found: Sequence[SettingAnswer], groups: Sequence[RunGroup], keys: Sequence[str]) -> ReportTable:
+def answer_table(answers: Sequence[SettingAnswer], groups: Sequence[RunGroup], keys: Sequence[str]) -> ReportTable:
     """A row per setting: the fastest system, why, at what accuracy, whether all are exact, and what else differs."""
     place = contender_place(keys)
     assert place is not None, "there is an answer"
@@ -111,18 +111,18 @@ def answer_table(found: Sequence[SettingAnswer], groups: Sequence[RunGroup], key
     )
     rows: list[tuple[TableCell, ...]] = [
         (
-            *one.labels,
-            _fastest(one),
-            one.rivals[0][0].column.cell(one.fastest),
-            "\n".join(_times(one, time) for time, _ in one.rivals),
-            "\n".join(filter(None, (_why(one, time) for time, _ in one.rivals))) or ABSENT,
-            _accuracy(one),
-            _exact(one),
-            "\n".join(filter(None, (_confounders(one, time) for time, _ in one.rivals))) or "nothing",
+            *answer.labels,
+            _fastest(answer),
+            answer.rivals[0][0].column.cell(answer.fastest),
+            "\n".join(_times(answer, time) for time, _ in answer.rivals),
+            "\n".join(filter(None, (_why(answer, time) for time, _ in answer.rivals))) or ABSENT,
+            _accuracy(answer),
+            _exact(answer),
+            "\n".join(filter(None, (_confounders(answer, time) for time, _ in answer.rivals))) or "nothing",
         )
-        for one in found
+        for answer in answers
     ]
-    return ReportTable(header, tuple(rows), _CAPTION, _heading(found))
+    return ReportTable(header, tuple(rows), _CAPTION, _heading(answers))
 
 
 _CAPTION = (
@@ -135,36 +135,35 @@ _CAPTION = (
 )
 
 
-def _heading(found: Sequence[SettingAnswer]) -> str:
+def _heading(answers: Sequence[SettingAnswer]) -> str:
     """Which system is fastest, over all settings."""
-    if len(found) == 1:
-        return f"Fastest: {_fastest(found[0])}."
-    counts = Counter(_in_short(one) for one in found)
-    return (
-        f"Fastest: {', '.join(f'{name} in {count}' for name, count in counts.most_common())} of {len(found)} settings."
-    )
+    if len(answers) == 1:
+        return f"Fastest: {_fastest(answers[0])}."
+    counts = Counter(_in_short(answer) for answer in answers)
+    names = ", ".join(f"{name} in {count}" for name, count in counts.most_common())
+    return f"Fastest: {names} of {len(answers)} settings."
 
 
-def _in_short(one: SettingAnswer) -> str:
-    return _fastest(one).partition(":")[0]
+def _in_short(answer: SettingAnswer) -> str:
+    return _fastest(answer).partition(":")[0]
 
 
-def _as_fast(one: SettingAnswer) -> list[str]:
+def _as_fast(answer: SettingAnswer) -> list[str]:
     """The rivals that may be as fast."""
-    return [time.rival.labels[one.place] for time, _ in one.rivals if time.verdict is not Verdict.DIFFERS]
+    return [time.rival.labels[answer.place] for time, _ in answer.rivals if time.verdict is not Verdict.DIFFERS]
 
 
-def _fastest(one: SettingAnswer) -> str:
+def _fastest(answer: SettingAnswer) -> str:
     """The fastest system, or that it is undecided among several, or that the runs are too few to decide anything."""
-    pairs = max(len(time.difference.differences) for time, _ in one.rivals)
+    pairs = max(len(time.difference.differences) for time, _ in answer.rivals)
     if pairs < LEAST_PAIRS:
-        return f"{one.name}, not proven: {pairs} pair{'s' if pairs != 1 else ''} of runs"
-    near = _as_fast(one)
-    return f"undecided: {' or '.join((one.name, *near))}" if near else one.name
+        return f"{answer.name}, not proven: {pairs} pair{'s' if pairs != 1 else ''} of runs"
+    near = _as_fast(answer)
+    return f"undecided: {' or '.join((answer.name, *near))}" if near else answer.name
 
 
-def _times(one: SettingAnswer, time: PairedResult) -> str:
-    name = time.rival.labels[one.place]
+def _times(answer: SettingAnswer, time: PairedResult) -> str:
+    name = time.rival.labels[answer.place]
     if not time.difference.differences:
         ratio = time.column.cell(time.rival).mean / time.column.cell(time.against).mean
         return f"{name} {ratio:.2f}x (no pair)"
@@ -174,7 +173,7 @@ def _times(one: SettingAnswer, time: PairedResult) -> str:
     return f"{name} {time.estimate:.2f}x ({low:.2f} to {high:.2f}), {time.text}"
 
 
-def _why(one: SettingAnswer, time: PairedResult) -> str:
+def _why(answer: SettingAnswer, time: PairedResult) -> str:
     """The phases that explain most of a rival's longer epoch, and the bytes of both."""
     rival, fastest = time.rival, time.against
     whole = _mean(rival, f"{EPOCH}_mean") - _mean(fastest, f"{EPOCH}_mean")
@@ -188,7 +187,7 @@ def _why(one: SettingAnswer, time: PairedResult) -> str:
     sent = [_bytes(group) for group in (rival, fastest)]
     traffic = f"sends {sent[0]:.3g} MB, not {sent[1]:.3g}" if sent[0] != sent[1] else ""
     reasons = ", ".join([*said_phases, *([traffic] if traffic else [])])
-    return f"{rival.labels[one.place]}: {reasons}" if reasons else ""
+    return f"{rival.labels[answer.place]}: {reasons}" if reasons else ""
 
 
 _NAMED = (*PHASES, "unaccounted")
@@ -207,25 +206,25 @@ def _bytes(group: RunGroup) -> float:
     return sum(_mean(group, name) for name in names) / 1e6
 
 
-def _accuracy(one: SettingAnswer) -> str:
-    test = one.rivals[0][1].column
-    cell = test.cell(one.fastest)
+def _accuracy(answer: SettingAnswer) -> str:
+    test = answer.rivals[0][1].column
+    cell = test.cell(answer.fastest)
     if not cell.values:
         return ABSENT
     others = [
-        f"{share.rival.labels[one.place]} {share.estimate:+.2f} ({share.text})"
+        f"{share.rival.labels[answer.place]} {share.estimate:+.2f} ({share.text})"
         if not share.difference.is_ratio
-        else f"{share.rival.labels[one.place]} {share.estimate:.3f}x ({share.text})"
-        for _, share in one.rivals
+        else f"{share.rival.labels[answer.place]} {share.estimate:.3f}x ({share.text})"
+        for _, share in answer.rivals
         if share.difference.differences
     ]
     return "\n".join((f"{test.header} {cell.text}", *others))
 
 
-def _exact(one: SettingAnswer) -> str:
+def _exact(answer: SettingAnswer) -> str:
     inexact = {
-        group.labels[one.place]: _approximation(group.runs)
-        for group in (one.fastest, *(time.rival for time, _ in one.rivals))
+        group.labels[answer.place]: _approximation(group.runs)
+        for group in (answer.fastest, *(time.rival for time, _ in answer.rivals))
     }
     named = [f"{name} approximates: {what}" for name, what in inexact.items() if what]
     return "\n".join(named) or "all"
@@ -238,7 +237,7 @@ def _approximation(runs: Sequence[RecordedRun]) -> str:
     return str(inexact[0].facts.get("approximates") or "not recorded what")
 
 
-def _confounders(one: SettingAnswer, time: PairedResult) -> str:
+def _confounders(answer: SettingAnswer, time: PairedResult) -> str:
     """Keys that change what is computed and that differ between a rival's run and its partner."""
     pairs = time.pairs.pairs or ((time.against.runs[0], time.rival.runs[0]),)
     configs = [flat_values({name: run.config.get(name) for name in _CHANGES_RESULT}) for run in pairs[0]]
@@ -249,7 +248,7 @@ def _confounders(one: SettingAnswer, time: PairedResult) -> str:
     ]
     more = len(shown) - _MOST_KEYS
     names = shown if more <= 0 else [*shown[:_MOST_KEYS], f"{more} more"]
-    return f"{time.rival.labels[one.place]}: {', '.join(names)}" if names else ""
+    return f"{time.rival.labels[answer.place]}: {', '.join(names)}" if names else ""
 
 
 def _outermost(keys: Sequence[str]) -> list[str]:
