@@ -1,0 +1,103 @@
+"""A sweep that one can leave alone: retries, launchers that share its queue, and one that dies and is replaced."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import place, start
+
+from gnnexp.cli.main import run_command
+
+__all__ = ["place"]
+
+SWEEP = """
+fixed: [tracker=none, hardware.launcher.worker_module=failing_first_worker, hardware.workers=1]
+axes: {{seed: {seeds}}}
+retries: {retries}
+report: {{figures: []}}
+"""
+
+
+@pytest.fixture
+def folder(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    here = str(Path(__file__).parent / "support")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")])))
+    return place
+
+
+def write(folder: Path, count: int, retries: int = 2) -> None:
+    (folder / "mine.yaml").write_text(SWEEP.format(seeds=list(range(count)), retries=retries))
+
+
+def cases(folder: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((folder / "runs" / "sweeps" / "mine.json").read_text())["cases"]
+    return found
+
+
+def test_a_case_that_fails_is_tried_again_after_the_others(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(folder, 2)
+    assert run_command(["sweep", "mine.yaml"]) == 0
+    said = capsys.readouterr().out
+    first, second = cases(folder)
+    assert first["status"] == second["status"] == "finished"
+    assert len(first["attempts"]) == 1 and "the network was away" in first["attempts"][0] and not second["attempts"]
+    assert "tried again after the others: seed=0, attempt 2 of 3" in said
+    assert said.index("finished: seed=1") < said.index("finished: seed=0")
+    assert "attempt 1: " in said.partition("sweep mine")[2], "the table at the end has the reason of each attempt"
+
+
+def test_retries_end_and_a_mistake_is_not_tried_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, 2)
+    monkeypatch.setenv("FAILS_ALWAYS", "1")
+    assert run_command(["sweep", "mine.yaml", "--retries", "1"]) == 1
+    first, second = cases(folder)
+    assert (first["status"], second["status"]) == ("finished", "failed") and len(second["attempts"]) == 1
+    assert run_command(["sweep", "mine.yaml", "--retries", "-1"]) == 2
+    (folder / "mine.yaml").write_text(SWEEP.format(seeds=[0], retries=-1))
+    assert run_command(["sweep", "mine.yaml"]) == 2
+    assert "retries=-1" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_sixty_cases_two_launchers_and_one_that_is_killed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten cases fail at first. Every case is run once, and from the tenth on the time left is right within 1.5."""
+    count = 60
+    write(folder, count)
+    monkeypatch.setenv("PRETENDED_S", "1")
+    going = [start("sweep", "mine.yaml") for _ in range(2)]
+    runs = folder / "runs" / "mine"
+
+    def ended() -> int:
+        return len(list(runs.glob("*/result.json")))
+
+    while ended() < 20:
+        assert all(process.poll() is None for process in going)
+        time.sleep(0.2)
+    going[1].send_signal(signal.SIGKILL)
+    began = {}
+    text = ""
+    assert going[0].stdout is not None
+    for line in going[0].stdout:
+        text += line
+        if match := re.match(r"(\d+)/60 .*about ([\d.]+) (s|min) left", line):
+            began[int(match[1])] = (time.monotonic(), float(match[2]) * (60 if match[3] == "min" else 1))
+    end = time.monotonic()
+    assert going[0].wait(timeout=600) == 0, text
+    results = [json.loads(path.read_text()) for path in runs.glob("*/result.json")]
+    assert sorted(result["config"]["seed"] for result in results) == list(range(count))
+    assert {result["status"] for result in results} == {"finished"}
+    states = cases(folder)
+    assert [case["status"] for case in states if case["status"] not in ("finished", "finished before")] == []
+    late = {number: (moment, left) for number, (moment, left) in began.items() if number > 30}
+    ratios = {number: left / (end - moment) for number, (moment, left) in late.items() if end - moment > 10}
+    assert len(ratios) > 10 and all(1 / 1.5 < ratio < 1.5 for ratio in ratios.values()), ratios
