@@ -132,13 +132,13 @@ class StatisticsCell:
 class VerdictCell(NumberCell):
     """A number, or the reason why there is none (`OOM`), which data formats have in a field of its own."""
 
-    FIELDS: ClassVar[Mapping[str, type]] = {"": float, "verdict": str}
+    FIELDS: ClassVar[Mapping[str, type]] = {"value": float, "verdict": str}
 
     @property
     def fields(self) -> dict[str, Value]:
         """The number or the reason; None for the other."""
         reason = self.absent if self.absent != ABSENT and not math.isfinite(self.value) else None
-        return {"": finite(self.value), "verdict": reason}
+        return {"value": finite(self.value), "verdict": reason}
 
 
 @dataclass(frozen=True)
