@@ -14,6 +14,7 @@ import pytest
 from command_line import place, start
 
 from gnnexp.cli.main import run_command
+from gnnexp.cli.sweeping.case import CaseState, run_case
 
 __all__ = ["place"]
 
@@ -65,6 +66,46 @@ def test_retries_end_and_a_mistake_is_not_tried_again(
     (folder / "mine.yaml").write_text(SWEEP.format(seeds=[0], retries=-1))
     assert run_command(["sweep", "mine.yaml"]) == 2
     assert "retries=-1" in capsys.readouterr().err
+
+
+@pytest.fixture
+def edits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Texts that the sweep's file has after its first case, its second one, …"""
+    texts: list[str] = []
+
+    def run_and_edit(*arguments: Any, **options: Any) -> CaseState:
+        state = run_case(*arguments, **options)
+        if texts:
+            (folder / "mine.yaml").write_text(texts.pop(0))
+        return state
+
+    monkeypatch.setattr("gnnexp.cli.sweeping.queue.run_case", run_and_edit)
+    return texts
+
+
+def test_an_edited_file_is_followed(folder: Path, edits: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "mine.yaml").write_text(SWEEP.format(seeds=[1, 2, 3], retries=0))
+    edits += [SWEEP.format(seeds=[2, 4], retries=0)]
+    assert run_command(["sweep", "mine.yaml"]) == 0
+    said = capsys.readouterr().out
+    assert "mine.yaml was edited, removed: seed=3" in said and "mine.yaml was edited, new: seed=4" in said
+    assert "no longer in mine.yaml, but run here already: seed=1" in said
+    states = {case["label"]: case["status"] for case in cases(folder)}
+    assert states == {"seed=1": "finished", "seed=2": "finished", "seed=3": "removed", "seed=4": "finished"}
+    assert len(list(folder.glob("runs/mine/*/result.json"))) == 3
+
+
+def test_an_edit_with_mistakes_changes_nothing(
+    folder: Path, edits: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = SWEEP.format(seeds=[1, 2], retries=0)
+    (folder / "mine.yaml").write_text(text)
+    edits += [text.replace("hardware.workers=1", "hardware.wrokers=1"), "axes: ["]
+    assert run_command(["sweep", "mine.yaml"]) == 0
+    said = capsys.readouterr()
+    assert said.out.count("was edited and has mistakes: the sweep goes on as planned") == 2
+    assert "hardware.wrokers=1: no such key" in said.err
+    assert [case["status"] for case in cases(folder)] == ["finished", "finished"]
 
 
 @pytest.mark.slow

@@ -7,15 +7,18 @@ import os
 import platform
 import signal
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from gnnexp.cli.commands.listing import tell_runs
 from gnnexp.cli.console import epoch_line, made_table, make_console
 from gnnexp.cli.output import Answer
 from gnnexp.cli.runs import SHOWN, SWEEP_HEADER, list_runs, list_sweeps, named_run, newest, read_job
-from gnnexp.cli.sweeping.processes import STATES, cancel_sweep, is_seen
+from gnnexp.cli.sweeping.pace import Pace, time_left
+from gnnexp.cli.sweeping.processes import STATES, cancel_sweep, is_seen, processes_of
 from gnnexp.errors import ConfigError, Problem, RunError
 from gnnexp.experiment.build import hardware_of, train_of
 from gnnexp.files.disk import refusal
@@ -109,8 +112,22 @@ def _sweep(name: str) -> Answer:
     for case in cases:
         case["state"] = runs[case["run_dir"]].state if case["run_dir"] else case["status"] or "waiting"
     rows = [(case["label"], case["state"], case["reason"] or case["run_dir"]) for case in cases]
+    left = _left_of(name, cases)
     make_console().print(made_table(("case", "state", "directory or reason"), rows, f"sweep {name}: {line.state}"))
-    return Answer({"sweep": name, "state": line.state, "cases": cases})
+    if left is not None:
+        make_console().print(time_left(left))
+    return Answer({"sweep": name, "state": line.state, "left_s": left, "cases": cases})
+
+
+def _left_of(name: str, cases: Sequence[Mapping[str, Any]]) -> float | None:
+    """Seconds that the sweep will still take; None if nobody works on it, or no case of it has ended yet."""
+    if not processes_of(name):
+        return None
+    state = read_state(STATES / f"{name}.json")
+    ended = [(case.get("kind", ""), case["seconds"]) for case in state["cases"] if case.get("seconds")]
+    now = [(case.get("kind", ""), shown["state"]) for case, shown in zip(state["cases"], cases, strict=True)]
+    going = [kind for kind, word in now if word == "running"]
+    return Pace(ended, max(1, len(going))).left_s([*going, *(kind for kind, word in now if word == "waiting")])
 
 
 def is_sweep(word: str) -> bool:

@@ -27,7 +27,9 @@ from gnnexp.record.failure import failure_of
 from gnnexp.record.runs import read_run
 from gnnexp.trackers.follow import Followers
 
-Status = Literal["waiting", "finished before", "finished", "failed", "interrupted", "submitted", "running elsewhere"]
+Status = Literal[
+    "waiting", "finished before", "finished", "failed", "interrupted", "submitted", "running elsewhere", "removed"
+]
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,7 @@ def finish_sweep(queue: Queue, options: argparse.Namespace) -> Answer:
         of_sweep(sweep.name, ran_here(state_content(sweep, states))),
         Path(options.out) if options.out else None,
     )
-    done = counted["finished"] + counted["finished before"] == len(states)
+    done = counted["finished"] + counted["finished before"] + counted["removed"] == len(states)
     return Answer({**document, "report": report.document}, 130 if counted["interrupted"] else 0 if done else 1)
 
 

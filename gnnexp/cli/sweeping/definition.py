@@ -165,6 +165,11 @@ def sweep_name(word: str, command: str) -> str:
     return names.get(Path(word).resolve(), Path(word).stem)
 
 
+def sweep_file(word: str) -> Path:
+    """The file of a sweep that a user names."""
+    return _find(word)[1]
+
+
 def _find(word: str) -> tuple[str, Path]:
     """Name and file of a sweep, found by its name or by its file."""
     known, name = product_sweeps(), sweep_name(word, "sweep")

@@ -11,7 +11,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -115,6 +115,7 @@ class Queue:
         to_come: how many cases will be added later, at most.
         refused: how many cases have mistakes, which were found before any started.
         retries: how often a case that failed is tried again, unless it would fail in the same way.
+        follow: called between two cases; it may append cases, and remove those that wait.
     """
 
     sweep: Sweep
@@ -125,6 +126,7 @@ class Queue:
     to_come: int = 0
     refused: int = 0
     retries: int = 0
+    follow: Callable[[Queue], None] | None = None
     _turns: dict[int, ExitStack] = field(default_factory=dict)
     _again: set[int] = field(default_factory=set)
     _left: deque[int] = field(default_factory=deque)
@@ -138,6 +140,22 @@ class Queue:
         """Put a case at the end of the queue."""
         self.cases[len(self.states)] = case
         self.states.append(case.state)
+
+    def append(self, case: QueuedCase) -> int:
+        """Put a case at the end of a queue that is being worked on. Returns its position."""
+        position = len(self.states)
+        self.add(case)
+        if case.state.status == "waiting":
+            self._left.append(position)
+        return position
+
+    def remove(self, position: int) -> bool:
+        """Take a case away if it still waits for its turn."""
+        if position not in self._left:
+            return False
+        self._left.remove(position)
+        self.states[position] = replace(self.states[position], status="removed", reason="no longer in the sweep's file")
+        return True
 
     def work(self, executor: Executor, first: int = 0) -> None:
         """Run the waiting cases from the position `first` on; one that fails does not stop the others."""
@@ -172,6 +190,8 @@ class Queue:
                 self._take(self._left.popleft(), executor)
             else:
                 self._listen(executor)
+            if self.follow is not None and executor.takes():
+                self.follow(self)
 
     def _wait_for_others(self, positions: Sequence[int]) -> bool:
         """Wait for cases that other launchers of this sweep run. True if one of them was left: it is taken over.
