@@ -26,7 +26,7 @@ from gnnexp.reports.tables.markdown import markdown_of
 from gnnexp.reports.tables.save import save_table
 from gnnexp.reports.tables.table import ReportTable
 from gnnexp.trackers.base import Tracker
-from gnnexp.trackers.delivery import ReportRecord, undelivered_reports
+from gnnexp.trackers.delivery import VERDICT, ReportRecord, undelivered_reports
 from gnnexp.trackers.follow import start_delivery
 
 
@@ -160,12 +160,29 @@ def _deliver(choice: ReportSubject, page: Page, files: Sequence[Path], console: 
         files=[file.name for file in files],
         tracker=node,
         code_version=page.version,
+        verdicts=verdicts_of(page.tables),
     ).save(folder)
     if not undelivered_reports(folder, tracker.where()):
         return
     reason = prepare_store(tracker, console) or start_delivery(folder).finish(tracker.timeout_s)
     away = marked("tracking is away", "yellow", f" ({reason}); deliver the report later with: gnnexp report --sync")
     console.print(away if reason else f"delivered to the dashboard as `sweep {choice.sweep}`", soft_wrap=True)
+
+
+def verdicts_of(tables: Sequence[NamedTable]) -> dict[str, str]:
+    """The answers of a report in short: the fastest system, and each paired verdict."""
+    found: dict[str, str] = {}
+    for named in tables:
+        table, rows = named.table, named.table.texts
+        if named.labels is not None:
+            found["fastest"] = table.heading.removeprefix("Fastest: ").rstrip(".")
+        elif table.header[-1:] == (VERDICT,):
+            place = table.header.index("quantity")
+            for row in rows:
+                cells = dict(zip(table.header, row, strict=True))
+                estimate = f"{cells['kind']} {cells['estimate']} ({cells['95 % interval']})"
+                found[f"{VERDICT} {' '.join(row[: place + 1])}"] = f"{estimate}: {cells[VERDICT]}"
+    return found
 
 
 def _note(page: Page) -> str:

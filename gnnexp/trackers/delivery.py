@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -214,6 +214,8 @@ def undelivered(folder: Path, uri: str) -> list[Path]:
 
 
 REPORT_FILE = "report.json"
+# What the names of a report's paired verdicts begin with.
+VERDICT = "verdict"
 
 
 @dataclass(frozen=True)
@@ -230,6 +232,7 @@ class ReportRecord:
         tracker: config of the tracker that delivers it.
         code_version: version of gnnexp that made it.
         schema: version of this file's format.
+        verdicts: what the report answers, by name: `fastest`, and a paired verdict for each rival and quantity.
     """
 
     uid: str
@@ -241,6 +244,7 @@ class ReportRecord:
     tracker: Mapping[str, Any]
     code_version: str = ""
     schema: int = 1
+    verdicts: Mapping[str, str] = field(default_factory=dict)
 
     def save(self, folder: Path) -> None:
         """Write the file atomically."""

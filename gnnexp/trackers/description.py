@@ -47,6 +47,7 @@ OWN_TAGS = frozenset(
     )
 )
 _MOST_CHARACTERS = 5000  # most characters of a reason in a tag: MLflow accepts 8000
+LONGEST_KEY = 250  # of a tag
 LONGEST_NAME = 250  # of a run: MLflow's tables have no more characters
 _SEED = re.compile(r"(^| )\+*seed=\S*")
 # A word of a case's label: a dotted key and a value, which may have spaces between quotes or brackets.
@@ -344,7 +345,13 @@ def _figures_table(record: RunRecord) -> str:
 
 def report_tags(record: ReportRecord) -> dict[str, str]:
     """The tags of a sweep's report, which is a run of its own in the store: the parent of the sweep's runs."""
-    return {**_sweep_tags(record.sweep, record.status, record.note), "code_version": record.code_version}
+    verdicts = {tag_key(name): text for name, text in record.verdicts.items()}
+    return {**verdicts, **_sweep_tags(record.sweep, record.status, record.note), "code_version": record.code_version}
+
+
+def tag_key(name: str) -> str:
+    """`name` as a key that MLflow takes: letters, digits, `_`, `-`, `.`, `/` and blanks."""
+    return re.sub(r"[^\w\-./ ]+", "", name, flags=re.ASCII).strip()[:LONGEST_KEY]
 
 
 def _sweep_tags(sweep: str, status: str, note: str) -> dict[str, str]:

@@ -21,6 +21,7 @@ from gnnexp.measure.machine_load import PERIOD_S, sample
 from gnnexp.record.records import EPOCHS_FILE
 from gnnexp.trackers.base import AwayError, Tracker, TrackingError
 from gnnexp.trackers.delivery import (
+    VERDICT,
     Delivery,
     ReportRecord,
     RunRecord,
@@ -409,7 +410,11 @@ def _epochs_in_store(client: MlflowClient, run_id: str, figures: Sequence[Mappin
 
 def _fill_report_run(client: MlflowClient, run_id: str, folder: Path, record: ReportRecord) -> None:
     """Write tags, files and the end over those of an earlier report; repeating this does no harm."""
-    for key, value in report_tags(record).items():
+    tags = report_tags(record)
+    for key in client.get_run(run_id).data.tags:
+        if key.startswith(VERDICT) and key not in tags:
+            client.delete_tag(run_id, key)
+    for key, value in tags.items():
         client.set_tag(run_id, key, value[:MAX_VALUE])
     for name in record.files:
         client.log_artifact(run_id, str(folder / name))

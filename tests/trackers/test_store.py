@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -82,7 +82,9 @@ def sweep(store: str, tmp_path: Path) -> Iterator[SimpleNamespace]:
         client.delete_run(one.info.run_id)
 
 
-def report_of(folder: Path, uid: str, store: str, digest: str = "one") -> Path:
+def report_of(
+    folder: Path, uid: str, store: str, digest: str = "one", verdicts: Mapping[str, str] | None = None
+) -> Path:
     folder.mkdir(exist_ok=True)
     (folder / "report.html").write_text("report")
     ReportRecord(
@@ -93,6 +95,7 @@ def report_of(folder: Path, uid: str, store: str, digest: str = "one") -> Path:
         "note",
         ["report.html"],
         {"_target_": "gnnexp.trackers.mlflow.MlflowTracker", "uri": store},
+        verdicts=verdicts or {},
     ).save(folder)
     return folder
 
@@ -164,6 +167,22 @@ def test_a_report_of_an_earlier_version_stays_the_same_run(sweep: SimpleNamespac
     MlflowTracker(store).deliver_report(report_of(folder, sweep.uid, store, "two"))
     assert "mlflow.parentRunId" not in sweep.tags(old), "it keeps its place"
     assert len(sweep.parents()) == 1
+
+
+def test_the_verdicts_of_a_report_are_tags_and_old_ones_go(sweep: SimpleNamespace, store: str, tmp_path: Path) -> None:
+    verdicts = {
+        "fastest": "dgl",
+        "verdict gsplit acc/test %": "difference +0.09 (-1 to 1): undecided",
+        "verdict p3 epoch s": "x",
+    }
+    MlflowTracker(store).deliver_report(report_of(tmp_path / "report", sweep.uid, store, "one", verdicts))
+    (parent,) = sweep.parents()
+    assert parent.data.tags["fastest"] == "dgl"
+    assert parent.data.tags["verdict gsplit acc/test"] == "difference +0.09 (-1 to 1): undecided"
+    del verdicts["verdict p3 epoch s"]
+    MlflowTracker(store).deliver_report(report_of(tmp_path / "report", sweep.uid, store, "two", verdicts))
+    (parent,) = sweep.parents()
+    assert [key for key in parent.data.tags if key.startswith("verdict")] == ["verdict gsplit acc/test"]
 
 
 def test_where_no_store_can_be_is_a_problem_before_the_launch(tmp_path: Path) -> None:

@@ -9,9 +9,12 @@ from dataclasses import replace
 import pytest
 from figure_runs import figure_run
 
+from gnnexp.cli.page import verdicts_of
 from gnnexp.errors import ConfigError
 from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.comparison import MeasuredColumn, chosen_columns
+from gnnexp.reports.page.page import NamedTable
+from gnnexp.reports.paired.fastest import answer_table, setting_answers
 from gnnexp.reports.paired.pairs import match_runs
 from gnnexp.reports.paired.statistics import Verdict
 from gnnexp.reports.paired.verdicts import Margins, PairedResult, paired_results, paired_table
@@ -171,3 +174,17 @@ def test_a_value_that_is_missing_takes_no_part() -> None:
     column = MeasuredColumn("epoch s", lambda run: run.median("time/epoch_s"), ".4g", "time/epoch_s")
     (result,) = paired_results(group_runs([*ours, *theirs], ("system",)), ("system",), [column], "dgl", Margins())
     assert result.difference.differences == pytest.approx((math.log(2),) * 3)
+
+
+def test_the_dashboard_gets_the_verdicts_in_short() -> None:
+    ours = [run_of("dgl", seed, 2.0 + seed) for seed in range(3)]
+    theirs = [run_of("p3", seed, 1.0 + 0.5 * seed) for seed in range(3)]
+    groups, keys = group_runs([*ours, *theirs], ("system",)), ("system",)
+    answer = answer_table(setting_answers(groups, keys, Margins()), groups, keys)
+    verdicts = paired_table([*compared([*ours, *theirs]).values()], keys, "dgl")
+    tables = [NamedTable("Answer", answer, 0), NamedTable("Verdicts", verdicts), NamedTable("Comparison", answer)]
+    assert verdicts_of(tables) == {
+        "fastest": "p3",
+        "verdict p3 test %": "difference 0 (0 to 0): identical in 3 pairs",
+        "verdict p3 epoch s": "ratio 0.500 (0.500 to 0.500): differs",
+    }
