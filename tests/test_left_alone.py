@@ -142,3 +142,25 @@ def test_sixty_cases_two_launchers_and_one_that_is_killed(folder: Path, monkeypa
     late = {number: (moment, left) for number, (moment, left) in began.items() if number > 30}
     ratios = {number: left / (end - moment) for number, (moment, left) in late.items() if end - moment > 10}
     assert len(ratios) > 10 and all(1 / 1.5 < ratio < 1.5 for ratio in ratios.values()), ratios
+
+
+def test_status_says_how_long_the_rest_will_take(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Asked between two cases; afterwards nobody works on the sweep, so there is nothing to say."""
+    write(folder, 3)
+    said: list[dict[str, Any]] = []
+
+    def run_and_ask(*arguments: Any, **options: Any) -> CaseState:
+        state = run_case(*arguments, **options)
+        capsys.readouterr()
+        assert run_command(["status", "mine", "--json"]) == 0
+        said.append(json.loads(capsys.readouterr().out))
+        return state
+
+    monkeypatch.setattr("gnnexp.cli.sweeping.queue.run_case", run_and_ask)
+    assert run_command(["sweep", "mine.yaml", "seed=1,2,3"]) == 0
+    assert said[0]["left_s"] is None, "no case has ended"
+    assert said[1]["left_s"] > said[2]["left_s"] == 0
+    assert run_command(["status", "mine"]) == 0
+    assert "left, until" not in capsys.readouterr().out

@@ -171,18 +171,18 @@ def _deliver(choice: ReportSubject, page: Page, files: Sequence[Path], console: 
 
 def verdicts_of(tables: Sequence[NamedTable]) -> dict[str, str]:
     """The answers of a report in short: the fastest system, and each paired verdict."""
-    found: dict[str, str] = {}
+    verdicts: dict[str, str] = {}
     for named in tables:
         table, rows = named.table, named.table.texts
         if named.labels is not None:
-            found["fastest"] = table.heading.removeprefix("Fastest: ").rstrip(".")
+            verdicts["fastest"] = table.heading.removeprefix("Fastest: ").rstrip(".")
         elif table.header[-1:] == (VERDICT,):
             place = table.header.index("quantity")
             for row in rows:
                 cells = dict(zip(table.header, row, strict=True))
                 estimate = f"{cells['kind']} {cells['estimate']} ({cells['95 % interval']})"
-                found[f"{VERDICT} {' '.join(row[: place + 1])}"] = f"{estimate}: {cells[VERDICT]}"
-    return found
+                verdicts[f"{VERDICT} {' '.join(row[: place + 1])}"] = f"{estimate}: {cells[VERDICT]}"
+    return verdicts
 
 
 def _note(page: Page) -> str:

@@ -18,7 +18,8 @@ def prepare(run_dir: Path, behaviours: list[str]) -> None:
 
 
 def pids(run_dir: Path) -> list[int]:
-    return [int(file.read_text()) for file in run_dir.glob("pid_*")]
+    # A file is empty for a moment before its number is in it.
+    return [int(text) for file in run_dir.glob("pid_*") if (text := file.read_text())]
 
 
 def gone(pid: int) -> bool:

@@ -7,11 +7,10 @@ import os
 import platform
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from gnnexp.cli.commands.listing import tell_runs
 from gnnexp.cli.console import epoch_line, made_table, make_console
@@ -104,30 +103,33 @@ def _everything(*, all_runs: bool) -> Answer:
 def _sweep(name: str) -> Answer:
     """The cases of a sweep; a case that has a run is shown with the run's state of now."""
     line = next(line for line in list_sweeps() if line.name == name)
-    cases = [
-        {key: case[key] for key in ("label", "status", "run_dir", "reason")}
-        for case in read_state(STATES / f"{name}.json")["cases"]
-    ]
+    kept = read_state(STATES / f"{name}.json")["cases"]
+    cases = [{key: case[key] for key in ("label", "status", "run_dir", "reason")} for case in kept]
     runs = {run.run_dir: run for run in list_runs([Path(case["run_dir"]) for case in cases if case["run_dir"]])}
     for case in cases:
         case["state"] = runs[case["run_dir"]].state if case["run_dir"] else case["status"] or "waiting"
     rows = [(case["label"], case["state"], case["reason"] or case["run_dir"]) for case in cases]
-    left = _left_of(name, cases)
+    kinds = [str(case.get("kind") or "") for case in kept]
+    ended = [(kind, case["seconds"]) for kind, case in zip(kinds, kept, strict=True) if case.get("seconds")]
+    left = _left_of(name, ended, [(kind, str(case["state"])) for kind, case in zip(kinds, cases, strict=True)])
     make_console().print(made_table(("case", "state", "directory or reason"), rows, f"sweep {name}: {line.state}"))
     if left is not None:
         make_console().print(time_left(left))
     return Answer({"sweep": name, "state": line.state, "left_s": left, "cases": cases})
 
 
-def _left_of(name: str, cases: Sequence[Mapping[str, Any]]) -> float | None:
-    """Seconds that the sweep will still take; None if nobody works on it, or no case of it has ended yet."""
+def _left_of(name: str, ended: Sequence[tuple[str, float]], cases: Sequence[tuple[str, str]]) -> float | None:
+    """Seconds that a sweep will still take; None if nobody works on it, or no case of it has ended yet.
+
+    Args:
+        name: name of the sweep.
+        ended: kind and seconds of the cases that have ended.
+        cases: kind and state of all cases.
+    """
     if not processes_of(name):
         return None
-    state = read_state(STATES / f"{name}.json")
-    ended = [(case.get("kind", ""), case["seconds"]) for case in state["cases"] if case.get("seconds")]
-    now = [(case.get("kind", ""), shown["state"]) for case, shown in zip(state["cases"], cases, strict=True)]
-    going = [kind for kind, word in now if word == "running"]
-    return Pace(ended, max(1, len(going))).left_s([*going, *(kind for kind, word in now if word == "waiting")])
+    going = [kind for kind, state in cases if state == "running"]
+    return Pace(ended, max(1, len(going))).left_s([*going, *(kind for kind, state in cases if state == "waiting")])
 
 
 def is_sweep(word: str) -> bool:

@@ -89,7 +89,7 @@ def test_every_system_gets_the_same_trials_and_a_preset(capsys: pytest.CaptureFi
     assert code == 0 and len(ranks.launched) == 6
     begun = [line for line in capsys.readouterr().err.splitlines() if re.match(r"\d/\d ", line)]
     assert [line.split()[0] for line in begun] == [f"{number}/6" for number in range(1, 7)]  # of all, not of a batch
-    assert ["left)" in line for line in begun] == [False] + 5 * [True]
+    assert [" left, until " in line for line in begun] == [False] + 5 * [True]
     assert [(one["system"], one["trials"], one["seconds"]) for one in found["systems"]] == [
         ("dgl_digits", 3, 6.0),
         ("fastsample_digits", 3, 6.0),
