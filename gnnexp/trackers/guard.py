@@ -10,7 +10,10 @@ takes no other place than its own.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import hmac
+import html
 import json
 import os
 import secrets
@@ -38,6 +41,13 @@ _OTHERS = 0o077  # rights of other users
 _PLACING = ("experiments/create", "experiments/update", "runs/create", "model-versions/create", "logged-models")
 _KEYS = frozenset({"artifact_location", "artifact_uri", "source", "artifactlocation", "artifacturi"})
 _OWN_PLACES = ("mlflow-artifacts:", "runs:/", "models:/")
+# MLflow's page opens its assistant at a browser's first visit, which takes a quarter of the width. This is the mark by
+# which MLflow 3.17 remembers that it did (`main.*.js`: autoOpenedOnFirstLoad, version 1). A button still opens it.
+_OPENED = "mlflow.assistant.fab.autoOpenedOnFirstLoad_v1"
+_SCRIPT = (
+    f'try{{if(!localStorage.getItem("{_OPENED}"))localStorage.setItem("{_OPENED}","true")}}catch(refused){{}}'
+    f'const rest=new URL(location.href);rest.searchParams.delete("{PARAMETER}");location.replace(rest);'
+)
 _UNASKED = (
     b"this dashboard needs its secret: open the address that `gnnexp ui` printed; scripts: "
     b"MLFLOW_TRACKING_TOKEN=$(cat .gnnexp/ui.secret)\n"
@@ -122,14 +132,15 @@ class Guard:
         elif self._is_first(scope):
             await _answer(
                 send,
-                303,
-                b"",
+                200,
+                _first_page(_without_secret(scope).decode("latin-1")),
                 [
-                    (b"location", _without_secret(scope)),
                     (b"set-cookie", self._cookie(scope)),
                     (b"referrer-policy", b"no-referrer"),
                     (b"cache-control", b"no-store"),
+                    (b"content-security-policy", _policy()),
                 ],
+                kind=b"text/html",
             )
         elif not self._knows(scope):
             await _refused(scope, send)
@@ -204,6 +215,18 @@ def _without_secret(scope: Scope) -> bytes:
     return b"/" + path.partition(b"?")[0].lstrip(b"/\\") + (b"?" + urlencode(rest).encode() if rest else b"")
 
 
+def _first_page(rest: str) -> bytes:
+    """A page that goes on at once, to the same address without the secret. Without scripts, it has a link."""
+    link = f'<noscript><a href="{html.escape(rest)}">to the dashboard</a></noscript>'
+    return f"<!doctype html><meta charset=utf-8><title>gnnexp ui</title><script>{_SCRIPT}</script>{link}\n".encode()
+
+
+def _policy() -> bytes:
+    """Only this script may run, and nothing is loaded."""
+    digest = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
+    return f"default-src 'none'; script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'".encode()
+
+
 def _places(scope: Scope) -> bool:
     return any(words in scope["path"] for words in _PLACING)
 
@@ -241,7 +264,14 @@ async def _refused(scope: Scope, send: Send) -> None:
         await _answer(send, 401, _UNASKED, [(b"www-authenticate", b'Bearer realm="gnnexp ui"')])
 
 
-async def _answer(send: Send, status: int, text: bytes, headers: list[tuple[bytes, bytes]] | None = None) -> None:
-    about = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(text)).encode())]
+async def _answer(
+    send: Send,
+    status: int,
+    text: bytes,
+    headers: list[tuple[bytes, bytes]] | None = None,
+    *,
+    kind: bytes = b"text/plain",
+) -> None:
+    about = [(b"content-type", kind + b"; charset=utf-8"), (b"content-length", str(len(text)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": [*about, *(headers or [])]})
     await send({"type": "http.response.body", "body": text})

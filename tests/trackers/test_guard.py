@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import json
 import os
+import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -131,8 +134,9 @@ def test_who_knows_it_goes_on(headers: dict[str, str]) -> None:
 
 def test_a_browser_keeps_it_in_a_cookie_and_the_address_without_it() -> None:
     status, body, headers = ask("/page", query=f"a=1&secret={SECRET}&b=")
-    assert (status, body) == (303, b"")
-    assert headers[b"location"] == b"/page?a=1&b=" and headers[b"referrer-policy"] == b"no-referrer"
+    assert status == 200 and b'<a href="/page?a=1&amp;b=">' in body and SECRET.encode() not in body
+    assert headers[b"referrer-policy"] == b"no-referrer" and headers[b"cache-control"] == b"no-store"
+    assert b'searchParams.delete("secret")' in body and headers[b"content-type"].startswith(b"text/html")
     cookie = headers[b"set-cookie"].decode()
     assert "HttpOnly" in cookie and "SameSite=Strict" in cookie
     assert ask("/page", {"Cookie": cookie.partition(";")[0]})[0] == 200
@@ -140,8 +144,16 @@ def test_a_browser_keeps_it_in_a_cookie_and_the_address_without_it() -> None:
 
 @pytest.mark.parametrize("path", ["//evil.example/", "/a//b", "///evil.example", "/\\evil.example"])
 def test_the_address_without_it_is_of_this_server(path: str) -> None:
-    location = ask(path, query=f"secret={SECRET}")[2][b"location"]
-    assert location.startswith(b"/") and not location.startswith((b"//", b"/\\"))
+    (link,) = re.findall(r'href="([^"]*)"', ask(path, query=f"secret={SECRET}")[1].decode())
+    assert link.startswith("/") and not link.startswith(("//", "/\\"))
+
+
+def test_no_address_becomes_a_part_of_the_page() -> None:
+    _, body, headers = ask('/"><script>x()</script>', query=f"secret={SECRET}")
+    assert body.count(b"<script>") == 1 and b"x()</script>" not in body
+    (script,) = re.findall(rb"<script>(.*?)</script>", body)
+    digest = base64.b64encode(hashlib.sha256(script).digest())
+    assert b"script-src 'sha256-" + digest + b"'" in headers[b"content-security-policy"]
 
 
 def test_a_form_of_another_page_does_not_log_in() -> None:

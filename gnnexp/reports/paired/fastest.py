@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gnnexp.measure.phases import PHASES
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.comparison import MeasuredColumn, usual_columns
+from gnnexp.reports.comparison import MeasuredColumn, some_names, usual_columns
 from gnnexp.reports.labels import differing_keys, flat_values
 from gnnexp.reports.metrics import value_of
 from gnnexp.reports.paired.statistics import ALPHA, LEAST_PAIRS, Verdict
@@ -122,7 +122,20 @@ def answer_table(answers: Sequence[SettingAnswer], groups: Sequence[RunGroup], k
         )
         for answer in answers
     ]
-    return ReportTable(header, tuple(rows), _CAPTION, _heading(answers))
+    caption = " ".join(filter(None, (_CAPTION, _left_out(groups))))
+    return ReportTable(header, tuple(rows), caption, _heading(answers))
+
+
+def _left_out(groups: Sequence[RunGroup]) -> str:
+    """The rows that take no part: without a finished run, or without seconds of an epoch."""
+    epoch = usual_columns(groups)[1]
+    failed = [f"{' '.join(group.labels)} ({group.verdict})" for group in groups if not group.runs]
+    silent = [
+        f"{' '.join(group.labels)} (no seconds of an epoch)"
+        for group in groups
+        if group.runs and not epoch.cell(group).values
+    ]
+    return f"Takes no part: {some_names([*failed, *silent])}." if failed or silent else ""
 
 
 _CAPTION = (
@@ -222,19 +235,20 @@ def _accuracy(answer: SettingAnswer) -> str:
 
 
 def _exact(answer: SettingAnswer) -> str:
-    inexact = {
-        group.labels[answer.place]: _approximation(group.runs)
-        for group in (answer.fastest, *(time.rival for time, _ in answer.rivals))
-    }
-    named = [f"{name} approximates: {what}" for name, what in inexact.items() if what]
+    groups = (answer.fastest, *(time.rival for time, _ in answer.rivals))
+    words = {group.labels[answer.place]: _approximation(group.runs) for group in groups}
+    named = [f"{name}: {what}" for name, what in words.items() if what]
     return "\n".join(named) or "all"
 
 
 def _approximation(runs: Sequence[RecordedRun]) -> str:
-    inexact = [run for run in runs if run.facts.get("exact") is not True]
-    if not inexact:
-        return ""
-    return str(inexact[0].facts.get("approximates") or "not recorded what")
+    """What the runs of a row approximate; empty if all are exact."""
+    if any("external" in run.facts for run in runs):
+        return "a system of its own, not checked by gnnexp"
+    if any("exact" not in run.facts for run in runs):
+        return "not recorded"
+    inexact = [run for run in runs if not run.facts["exact"]]
+    return f"approximates {inexact[0].facts.get('approximates') or 'something that is not recorded'}" if inexact else ""
 
 
 def _confounders(answer: SettingAnswer, time: PairedResult) -> str:

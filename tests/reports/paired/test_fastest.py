@@ -33,7 +33,7 @@ def run_of(
     metrics = {f"time/{name}_s_mean": value for name, value in zip(PHASES, seconds, strict=True)}
     metrics |= {"time/epoch_s_mean": whole, "comm/bytes_features": sent}
     run = figure_run(system, whole, seed=seed, dataset=dataset, metrics=metrics)
-    place = sorted(("a", "b", "c")).index(system)
+    place = "abcd".index(system)
     return replace(
         run,
         config={**run.config, **(config or {})},
@@ -95,9 +95,22 @@ def test_systems_that_approximate_are_named() -> None:
     runs = [run_of("a", seed) for seed in range(3)] + [
         run_of("b", seed, approximates="stale embeddings", acc=0.7) for seed in range(3)
     ]
-    assert row(asked(runs))["exact"] == "b approximates: stale embeddings"
+    assert row(asked(runs))["exact"] == "b: approximates stale embeddings"
     unknown = [replace(run, facts={}) for run in runs]
-    assert row(asked(unknown))["exact"].startswith("a approximates: not recorded what")
+    assert row(asked(unknown))["exact"] == "a: not recorded\nb: not recorded"
+    others = [replace(run, facts={"external": "pyg"}) for run in runs[:3]] + runs[3:]
+    assert row(asked(others))["exact"].startswith("a: a system of its own, not checked by gnnexp")
+
+
+def test_rows_that_take_no_part_are_named() -> None:
+    runs = [run_of(system, seed) for seed in range(3) for system in ("a", "b", "c")]
+    failed = [
+        replace(run, status="failed", kind="out of memory") if run.config["system"] == "b" else run for run in runs
+    ]
+    silent = [replace(run_of("d", seed), epochs=[{"loss/train": 1.0}] * 2) for seed in range(3)]
+    caption = asked([*failed, *silent]).caption
+    assert "Takes no part: b (OOM), d (no seconds of an epoch)." in caption
+    assert "Takes no part" not in asked(runs).caption
 
 
 def test_settings_that_change_what_is_computed_are_named() -> None:
