@@ -175,7 +175,7 @@ def verdicts_of(tables: Sequence[NamedTable]) -> dict[str, str]:
     for named in tables:
         table, rows = named.table, named.table.texts
         if named.labels is not None:
-            verdicts["fastest"] = table.heading.removeprefix("Fastest: ").rstrip(".")
+            verdicts["fastest"] = table.heading.removeprefix("Fastest: ").partition(". ")[0].rstrip(".")
         elif table.header[-1:] == (VERDICT,):
             place = table.header.index("quantity")
             for row in rows:

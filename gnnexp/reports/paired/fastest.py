@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gnnexp.measure.phases import PHASES
-from gnnexp.record.runs import RecordedRun
+from gnnexp.record.runs import MACHINE, RecordedRun
 from gnnexp.reports.comparison import MeasuredColumn, some_names, usual_columns
 from gnnexp.reports.labels import differing_keys, flat_values
 from gnnexp.reports.metrics import value_of
@@ -42,6 +42,9 @@ _CHANGES_NONE = (
     "dataset.buffer_bytes",
 )
 _MOST_KEYS = 4
+_ASKED_FIRST = ("model", "model.hidden", "train.batch_size", "sampler.fanouts", "train.epochs", MACHINE)
+# At most this many settings in which another system is fastest are named in the heading.
+_MOST_RARE = 3
 
 
 @dataclass(frozen=True)
@@ -106,8 +109,8 @@ def answer_table(answers: Sequence[SettingAnswer], groups: Sequence[RunGroup], k
         "others take",
         "why",
         "accuracy",
-        "exact",
-        "what else differs",
+        "trains exactly",
+        "settings that differ",
     )
     rows: list[tuple[TableCell, ...]] = [
         (
@@ -122,7 +125,7 @@ def answer_table(answers: Sequence[SettingAnswer], groups: Sequence[RunGroup], k
         )
         for answer in answers
     ]
-    caption = " ".join(filter(None, (_CAPTION, _left_out(groups))))
+    caption = " ".join(filter(None, (_in_all(groups), _CAPTION, _left_out(groups))))
     return ReportTable(header, tuple(rows), caption, _heading(answers))
 
 
@@ -141,20 +144,34 @@ def _left_out(groups: Sequence[RunGroup]) -> str:
 _CAPTION = (
     "Others take: the ratio of their epoch to that of the fastest, over pairs of runs with the same seed and data, "
     "with its 95 % interval and verdict. Why: the phases that differ most, means over the ranks, and bytes sent by all "
-    "ranks in an epoch. Accuracy: the test metric; a rival's difference and its verdict. Exact: trains as one device "
-    "would. "
-    "What else differs: settings that change what is computed, so that neither seconds nor accuracy compare systems "
-    "alone."
+    "ranks in an epoch. Accuracy: the test metric of the fastest, and a rival's difference with its verdict. Trains "
+    "exactly: with the gradients that one device would have; sampled batches may differ. Settings that differ: those "
+    "that change what is computed, so that neither seconds nor accuracy compare the systems alone."
 )
+
+
+def _in_all(groups: Sequence[RunGroup]) -> str:
+    """What all runs share and a reader asks for first: the model, batches, epochs and the machine."""
+    runs = [run for group in groups for run in group.runs]
+    values = {key: {run.value(key) for run in runs} for key in _ASKED_FIRST}
+    shared = [
+        f"{key} {value}" for key, (value, *others) in values.items() if not others and value not in ("null", "None")
+    ]
+    return f"In all runs: {', '.join(shared)}." if shared else ""
 
 
 def _heading(answers: Sequence[SettingAnswer]) -> str:
     """Which system is fastest, over all settings."""
+    unfair = any(_confounders(answer, time) for answer in answers for time, _ in answer.rivals)
+    unlike = " Systems also differ in settings that change what is computed." * unfair
     if len(answers) == 1:
-        return f"Fastest: {_fastest(answers[0])}."
-    counts = Counter(_in_short(answer) for answer in answers)
-    names = ", ".join(f"{name} in {count}" for name, count in counts.most_common())
-    return f"Fastest: {names} of {len(answers)} settings."
+        return f"Fastest: {_fastest(answers[0])}.{unlike}"
+    counts = Counter(_in_short(answer) for answer in answers).most_common()
+    names = ", ".join(f"{name} in {count}" for name, count in counts)
+    rare = [answer for answer in answers if _in_short(answer) != counts[0][0]]
+    named = "; ".join(f"{_in_short(answer)}: {' '.join(answer.labels)}" for answer in rare)
+    where = f" ({named})" if 0 < len(rare) <= _MOST_RARE else ""
+    return f"Fastest: {names} of {len(answers)} settings{where}.{unlike}"
 
 
 def _in_short(answer: SettingAnswer) -> str:
@@ -176,31 +193,34 @@ def _fastest(answer: SettingAnswer) -> str:
 
 
 def _times(answer: SettingAnswer, time: PairedResult) -> str:
-    name = time.rival.labels[answer.place]
-    if not time.difference.differences:
-        ratio = time.column.cell(time.rival).mean / time.column.cell(time.against).mean
-        return f"{name} {ratio:.2f}x (no pair)"
-    low, high = time.interval
-    if len(time.difference.differences) < LEAST_PAIRS:
+    """How many times as long a rival takes, the interval of that, and whether it is slower."""
+    name, count = time.rival.labels[answer.place], len(time.difference.differences)
+    if not count:
+        return f"{name} {time.column.cell(time.rival).mean / time.column.cell(time.against).mean:.2f}x, no pair"
+    if count < LEAST_PAIRS:
         return f"{name} {time.estimate:.2f}x"
-    return f"{name} {time.estimate:.2f}x ({low:.2f} to {high:.2f}), {time.text}"
+    low, high = time.interval
+    verdict = "slower" if time.verdict is Verdict.DIFFERS else time.text
+    return f"{name} {time.estimate:.2f}x (95 %: {low:.2f} to {high:.2f}; {count} pairs), {verdict}"
 
 
 def _why(answer: SettingAnswer, time: PairedResult) -> str:
-    """The phases that explain most of a rival's longer epoch, and the bytes of both."""
+    """The phases that explain most of a rival's longer epoch with their share of it, and the bytes of both."""
     rival, fastest = time.rival, time.against
     whole = _mean(rival, f"{EPOCH}_mean") - _mean(fastest, f"{EPOCH}_mean")
     parts = {name: _mean(rival, f"time/{name}_s_mean") - _mean(fastest, f"time/{name}_s_mean") for name in _NAMED}
     longest = sorted((name for name in parts if parts[name] > 0), key=lambda name: -parts[name])
-    said_phases, covered = [], 0.0
+    reasons, covered = [], 0.0
     for name in longest[:_MOST_PHASES]:
         if whole > 0 and covered < _ENOUGH:
-            said_phases.append(f"{name} +{parts[name]:.3g} s")
             covered += parts[name] / whole
+            reasons.append(f"{name} {1e3 * parts[name]:+.3g} ms")
+    if reasons:
+        reasons[-1] += f" ({100 * covered:.0f} % of the difference)"
     sent = [_bytes(group) for group in (rival, fastest)]
-    traffic = f"sends {sent[0]:.3g} MB, not {sent[1]:.3g}" if sent[0] != sent[1] else ""
-    reasons = ", ".join([*said_phases, *([traffic] if traffic else [])])
-    return f"{rival.labels[answer.place]}: {reasons}" if reasons else ""
+    if sent[0] != sent[1]:
+        reasons.append(f"sends {sent[0]:.3g} MB ({answer.name}: {sent[1]:.3g} MB)")
+    return f"{rival.labels[answer.place]}: {', '.join(reasons)}" if reasons else ""
 
 
 _NAMED = (*PHASES, "unaccounted")
@@ -224,14 +244,19 @@ def _accuracy(answer: SettingAnswer) -> str:
     cell = test.cell(answer.fastest)
     if not cell.values:
         return ABSENT
-    others = [
-        f"{share.rival.labels[answer.place]} {share.estimate:+.2f} ({share.text})"
-        if not share.difference.is_ratio
-        else f"{share.rival.labels[answer.place]} {share.estimate:.3f}x ({share.text})"
-        for _, share in answer.rivals
-        if share.difference.differences
-    ]
-    return "\n".join((f"{test.header} {cell.text}", *others))
+    others = [_share(answer, share) for _, share in answer.rivals if share.difference.differences]
+    return "\n".join((f"{answer.name} {test.header} {cell.text}", *others))
+
+
+def _share(answer: SettingAnswer, share: PairedResult) -> str:
+    """A rival's test metric next to that of the fastest."""
+    if share.difference.is_ratio:
+        estimate = f"{share.estimate:.3f}x"
+    else:
+        estimate = f"{share.estimate:+.2f}" + " points" * share.column.header.endswith("%")
+    low, high = share.interval
+    interval = "" if math.isnan(low) else f" (95 %: {low:.2f} to {high:.2f})"
+    return f"{share.rival.labels[answer.place]} {estimate}{interval}, {share.text}"
 
 
 def _exact(answer: SettingAnswer) -> str:
@@ -257,7 +282,7 @@ def _confounders(answer: SettingAnswer, time: PairedResult) -> str:
     configs = [flat_values({name: run.config.get(name) for name in _CHANGES_RESULT}) for run in pairs[0]]
     keys = sorted(key for key in differing_keys(configs) if not key.startswith(_CHANGES_NONE))
     shown = [
-        f"{key.removesuffix('._target_')} ({_value(pairs[0][1], key)}, not {_value(pairs[0][0], key)})"
+        f"{key.removesuffix('._target_')} {_value(pairs[0][1], key)} ({answer.name}: {_value(pairs[0][0], key)})"
         for key in _outermost(keys)
     ]
     more = len(shown) - _MOST_KEYS

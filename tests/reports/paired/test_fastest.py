@@ -63,10 +63,11 @@ def test_the_fastest_by_how_much_why_and_at_what_accuracy() -> None:
     said = row(table)
     assert table.heading == "Fastest: a."
     assert said["fastest"] == "a" and said["epoch s"] == "1.0100 (1.0000 to 1.0200)"
-    assert said["others take"] == "b 2.00x (2.00 to 2.00), differs"
-    assert said["why"] == "b: load +0.91 s, sends 5 MB, not 0"
-    assert said["accuracy"].startswith("acc/test % 81.00 (80.00 to 82.00)\nb +5.10 (differs)")
-    assert said["exact"] == "all" and said["what else differs"] == "nothing"
+    assert said["others take"] == "b 2.00x (95 %: 2.00 to 2.00; 3 pairs), slower"
+    assert said["why"] == "b: load +910 ms (90 % of the difference), sends 5 MB (a: 0 MB)"
+    assert said["accuracy"].startswith("a acc/test % 81.00 (80.00 to 82.00)\nb +5.10 points (95 %: ")
+    assert said["accuracy"].endswith("), differs") and said["trains exactly"] == "all"
+    assert said["settings that differ"] == "nothing"
 
 
 def test_what_cannot_be_told_apart_is_named_together() -> None:
@@ -87,7 +88,7 @@ def test_a_row_for_each_setting() -> None:
     ]
     table = asked(runs, ("system", "dataset"))
     assert [text[:2] for text in table.texts] == [("cora", "a"), ("pubmed", "b")]
-    assert table.heading == "Fastest: a in 1, b in 1 of 2 settings."
+    assert table.heading == "Fastest: a in 1, b in 1 of 2 settings (b: pubmed)."
     assert row(table)["others take"].count("x (") == 2
 
 
@@ -95,11 +96,11 @@ def test_systems_that_approximate_are_named() -> None:
     runs = [run_of("a", seed) for seed in range(3)] + [
         run_of("b", seed, approximates="stale embeddings", acc=0.7) for seed in range(3)
     ]
-    assert row(asked(runs))["exact"] == "b: approximates stale embeddings"
+    assert row(asked(runs))["trains exactly"] == "b: approximates stale embeddings"
     unknown = [replace(run, facts={}) for run in runs]
-    assert row(asked(unknown))["exact"] == "a: not recorded\nb: not recorded"
+    assert row(asked(unknown))["trains exactly"] == "a: not recorded\nb: not recorded"
     others = [replace(run, facts={"external": "pyg"}) for run in runs[:3]] + runs[3:]
-    assert row(asked(others))["exact"].startswith("a: a system of its own, not checked by gnnexp")
+    assert row(asked(others))["trains exactly"].startswith("a: a system of its own, not checked by gnnexp")
 
 
 def test_rows_that_take_no_part_are_named() -> None:
@@ -124,8 +125,10 @@ def test_settings_that_change_what_is_computed_are_named() -> None:
     ours = [run_of("a", seed, config=configured("fused", "global", 2, 0.1)) for seed in range(3)]
     key = [run_of("b", seed, config=configured("fused", "micro", 4, 0.1)) for seed in range(3)]
     other = [run_of("c", seed, config=configured("full", "micro", 2, 0.2)) for seed in range(3)]
-    said = row(asked([*ours, *key, *other]))["what else differs"]
-    assert said == "b: sampler.key (micro, not global)\nc: optimizer.lr (0.2, not 0.1), sampler (full, not fused)"
+    table = asked([*ours, *key, *other])
+    said = row(table)["settings that differ"]
+    assert table.heading.endswith(" Systems also differ in settings that change what is computed.")
+    assert said == "b: sampler.key micro (a: global)\nc: optimizer.lr 0.2 (a: 0.1), sampler full (a: fused)"
 
 
 @pytest.mark.parametrize("keys", [("dataset", "model"), ()])
