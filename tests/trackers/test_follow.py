@@ -117,7 +117,8 @@ def test_a_process_whose_delivery_was_not_finished_gets_no_other_run(tmp_path: P
     assert other.process.poll() == 0
 
 
-def test_a_store_that_never_answers_does_not_hold_up_the_end(tmp_path: Path) -> None:
+def test_a_store_that_never_answers_does_not_hold_up_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")  # an earlier test of this process may have set less
     write_job(tmp_path)
     write_result(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as silent:
