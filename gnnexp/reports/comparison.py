@@ -242,7 +242,7 @@ def lost_notes(groups: Sequence[RunGroup], columns: Sequence[MeasuredColumn]) ->
 
 
 def name_of_run(run: RecordedRun) -> str:
-    """What tells a run from others of its row."""
+    """The name of a run in captions: its system, dataset and seed."""
     return f"{run.value('system')} {run.value('dataset')} seed {run.value('seed')}"
 
 

@@ -90,13 +90,16 @@ def work_until_decided(
 
 
 def undecided_results(runs: Sequence[RecordedRun], layout: ReportLayout, look: int) -> list[PairedResult]:
-    """The comparisons that look number `look` leaves open: of the test metric, the epoch, and chosen columns."""
+    """The comparisons that look number `look` leaves open: of the test metric, the epoch, and chosen columns.
+
+    More seeds do not decide what has no pair: a rival whose runs all fail, or a metric that is not recorded.
+    """
     keys = row_keys(runs, layout.rows)
     groups = group_runs(runs, keys)
     test, epoch, *_ = usual_columns(groups)
     columns = [*(chosen_columns(layout.columns) or (test, epoch)), *target_columns(layout.target)]
     results = paired_results(groups, keys, columns, layout.against, layout.equal, level_of_look(look))
-    return [result for result in results if result.verdict is Verdict.UNDECIDED]
+    return [result for result in results if result.verdict is Verdict.UNDECIDED and result.difference.differences]
 
 
 def look_in_words(undecided: Sequence[PairedResult], look: int, count: int) -> str:

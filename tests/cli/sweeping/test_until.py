@@ -62,6 +62,12 @@ def test_a_later_look_asks_for_more() -> None:
     assert look_in_words([], 1, 5) == "decided (look 1, 5 seeds, level 0.025)"
 
 
+def test_a_rival_whose_runs_all_fail_asks_for_no_more_seeds() -> None:
+    ours = [run_of("dgl", seed, 0.8) for seed in range(5)]
+    theirs = [replace(run_of("p3", seed, 0.8), status="failed", kind="diverged") for seed in range(5)]
+    assert undecided_results([*ours, *theirs], ReportLayout(("system",), against="dgl"), 1) == []
+
+
 @pytest.mark.slow
 def test_a_sweep_that_is_decided_at_the_first_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
