@@ -17,6 +17,8 @@ from gnnexp.reports.tables.table import ReportTable
 
 # Header and metric of the test metric where rows have several.
 TEST = "test"
+# Metric of the column of `report.target`.
+TO_TARGET = "time/to_target_s"
 # At most this many runs that have no value are named.
 _MOST_LOST = 6
 TIMES = (
@@ -113,7 +115,7 @@ def target_columns(target: float | None) -> list[MeasuredColumn]:
     if target is None:
         return []
     name = f"to val {target:g} s"
-    return [MeasuredColumn(name, partial(seconds_to, target), ".4g", "time/to_target_s", "lower")]
+    return [MeasuredColumn(name, partial(seconds_to, target), ".4g", TO_TARGET, "lower")]
 
 
 def make_table(groups: Sequence[RunGroup], keys: Sequence[str], target: float | None = None) -> ReportTable:
@@ -238,7 +240,18 @@ def lost_notes(groups: Sequence[RunGroup], columns: Sequence[MeasuredColumn]) ->
     if without:
         named = [f"{name} (no {', '.join(headers)})" for name, headers in without.items()]
         notes.append(f"Not in some numbers, because the value is missing or NaN: {some_names(named)}.")
-    return notes
+    return [*notes, *_missed_notes(groups, columns)]
+
+
+def _missed_notes(groups: Sequence[RunGroup], columns: Sequence[MeasuredColumn]) -> list[str]:
+    """The rows of which no run reached the value of `report.target`."""
+    missed = [
+        " ".join(group.labels)
+        for column in columns
+        for group in groups
+        if column.metric == TO_TARGET and group.runs and not column.cell(group).values
+    ]
+    return [f"No run reached the target: {some_names(missed)}."] if missed else []
 
 
 def name_of_run(run: RecordedRun) -> str:

@@ -214,3 +214,11 @@ def test_chosen_columns_have_their_unit(tmp_path: Path) -> None:
     assert table.texts == [("dgl", "800", "71.5 (71 to 72)", "1", "2"), ("p3", *["failed"] * 3, "0 (+1 failed)")]
     assert table.rows[0][2].half_width == pytest.approx(12.7062 * 0.5, rel=1e-5)
     assert "epoch ms: time/epoch_s; best %: acc/test; gradients KB: comm/bytes_gradients. Times" in table.caption
+
+
+def test_a_target_that_no_run_reached_is_named(tmp_path: Path) -> None:
+    runs = [run_on_disk(tmp_path / "a"), run_on_disk(tmp_path / "b", "p3")]
+    groups = group_runs([replace(run, summary={"acc/val": 0.83, "acc/test": 0.73}) for run in runs], ("system",))
+    assert "No run reached the target: dgl, p3." in make_table(groups, ("system",), 0.99).caption
+    reached = make_table(groups, ("system",), 0.5)
+    assert "target" not in reached.caption and "to val 0.5 s" in reached.header
