@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ from gnnexp.record.runs import REPORTS, RUNS, RecordedRun
 from gnnexp.reports.layout import ReportLayout
 from gnnexp.reports.page.html import write_html
 from gnnexp.reports.page.page import NamedTable, Page, PageFigure, RunLine, notes, page_figures, provenance, run_line
-from gnnexp.reports.paired.fastest import ANSWER, FASTEST
+from gnnexp.reports.paired.fastest import ANSWER, FASTEST, HEADING
+from gnnexp.reports.paired.settings import SETTINGS
 from gnnexp.reports.tables.markdown import markdown_of
 from gnnexp.reports.tables.save import save_table
 from gnnexp.reports.tables.table import ReportTable
@@ -53,7 +54,7 @@ def latest_tracker(runs: Sequence[RecordedRun]) -> tuple[Mapping[str, Any], Trac
 STATES = RUNS / "sweeps"
 # MLflow's tags hold 8000 characters, and fewer in an index of the database.
 _MOST_CHARACTERS = 5000
-_TITLES = {"table": "comparison"}
+_TITLES = {"table": "comparison", SETTINGS: "answer"}
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def make_page(choice: ReportSubject, tables: Mapping[str, ReportTable], figures:
     lines = _lines(state, runs)
     heading = f"{choice.name}: {choice.query}" if choice.query and not choice.sweep else choice.name
     named = [
-        NamedTable(_TITLES.get(name, name).capitalize(), table, table.header.index(FASTEST) if name == ANSWER else None)
+        NamedTable(_title(name, tables), table, table.header.index(FASTEST) if name == ANSWER else None)
         for name, table in tables.items()
     ]
     return Page(
@@ -131,6 +132,11 @@ def make_page(choice: ReportSubject, tables: Mapping[str, ReportTable], figures:
         runs=lines,
         notes=notes(lines, runs),
     )
+
+
+def _title(name: str, tables: Container[str]) -> str:
+    """The heading of a table."""
+    return "Setting by setting" if name == ANSWER and SETTINGS in tables else _TITLES.get(name, name).capitalize()
 
 
 def _lines(state: Mapping[str, Any], runs: Sequence[RecordedRun]) -> list[RunLine]:
@@ -174,8 +180,8 @@ def verdicts_of(tables: Sequence[NamedTable]) -> dict[str, str]:
     verdicts: dict[str, str] = {}
     for named in tables:
         table, rows = named.table, named.table.texts
-        if named.labels is not None:
-            verdicts["fastest"] = table.heading.removeprefix("Fastest: ").partition(". ")[0].rstrip(".")
+        if table.heading.startswith(HEADING):
+            verdicts[FASTEST] = table.heading.removeprefix(HEADING).partition(". ")[0].rstrip(".")
         elif table.header[-1:] == (VERDICT,):
             place = table.header.index("quantity")
             for row in rows:

@@ -25,6 +25,8 @@ OWN_TAGS = frozenset(
     (
         *_GROUPS,
         "kind",
+        "case",
+        "fastest",
         "dataset",
         "system",
         "ranks",
@@ -101,14 +103,16 @@ def run_name(record: RunRecord) -> str:
     A run of a sweep is named by what distinguishes its case: `gsplit lr=0.1`, and `seed 3` if the sweep has several
     seeds. Other runs, and those of a sweep over seeds only, have the name `gsplit digits sage, 4 ranks, seed 0`.
     """
-    config = record.job["config"]
-    case = _short(_case(record))
-    words = [config.get("name"), case or _usual_name(record)]
-    name = " ".join(str(word) for word in words if word)
-    seeds = not case or _SEED.search(_label(record))
-    seed = f", seed {config.get('seed', 0)}" if seeds else ""
+    name = _name_without_seed(record)
+    seeds = not _short(_case(record)) or _SEED.search(_label(record))
+    seed = f", seed {record.job['config'].get('seed', 0)}" if seeds else ""
     room = LONGEST_NAME - len(seed)
     return (name if len(name) <= room else f"{name[: room - 1]}…") + seed
+
+
+def _name_without_seed(record: RunRecord) -> str:
+    words = (record.job["config"].get("name"), _short(_case(record)) or _usual_name(record))
+    return " ".join(str(word) for word in words if word)
 
 
 def _label(record: RunRecord) -> str:
@@ -173,6 +177,7 @@ def make_tags(run_dir: Path, record: RunRecord) -> dict[str, str]:
     tags = {
         **{group: str(choices[group]) for group in _GROUPS if group in choices},
         "kind": "run",
+        "case": _name_without_seed(record),
         "dataset": dataset_name(record),
         "system": system_name(record),
         "ranks": str(num_ranks(record)),

@@ -16,10 +16,11 @@ from gnnexp.trackers.figures import BREAKDOWN, CUMULATIVE, VALIDATION
 
 NOTE_TAG = "mlflow.note.content"
 # The view that `gnnexp ui` opens, the same for MLflow's list of views, and the one with runs below their sweeps.
-VIEW_KEY, FASTEST_KEY, SWEEPS_KEY = "gnnexp", "gnnexp-fastest", "gnnexp-sweeps"
-EXPERIMENT_NOTE = """Runs of gnnexp. There is a run here for each run directory (`tags.kind = 'run'`), and for each
-sweep, with its report (`tags.kind = 'sweep'`). `Views > fastest first` compares runs. `Views > sweeps` shows them below
-their sweeps. The second button at the left of the filter opens charts.
+VIEW_KEY, FASTEST_KEY, SEEDS_KEY, SWEEPS_KEY = "gnnexp", "gnnexp-fastest", "gnnexp-seeds", "gnnexp-sweeps"
+EXPERIMENT_NOTE = """`Views`: fastest first, mean over seeds, sweeps with their answers. Left of the filter: charts.
+
+There is a run here for each run directory (`tags.kind = 'run'`), and for each sweep, with its report
+(`tags.kind = 'sweep'`). Its tags have the answers: `fastest`, and a verdict for each quantity of `report.against`.
 
 Filter: `tags.system = 'gsplit'`, `tags.dataset = 'cora'`, `tags.model`, `tags.host`, `tags.gpu`, `tags.device = 'cpu'`,
 `tags.paradigm`, `tags.sweep`, `tags.exact = 'true'`, `tags.status = 'failed'`, `params.ranks = '4'`,
@@ -34,20 +35,22 @@ Filter: `tags.system = 'gsplit'`, `tags.dataset = 'cora'`, `tags.model`, `tags.h
 """
 
 _COLUMNS = (
-    *(f"metrics.`main/{name}`" for name in ("epoch_s", "test", "time_to_target_s")),
-    *(f"tags.`{name}`" for name in ("ranks", "host", "cpu", "gpu", "exact", "sweep", "status")),
-    *(f"metrics.`main/{name}`" for name in ("sent_MB", "host_MB", "device_MB")),
-    *(f"params.`{name}`" for name in ("system", "dataset", "model", "paradigm", "partitioner", "seed")),
+    *(f"tags.`{name}`" for name in ("system", "dataset", "ranks")),
+    *(f"metrics.`main/{name}`" for name in ("epoch_s", "test", "time_to_target_s", "sent_MB", "host_MB", "device_MB")),
+    *(f"tags.`{name}`" for name in ("exact", "sweep", "status", "host", "cpu", "gpu")),
+    *(f"params.`{name}`" for name in ("model", "paradigm", "partitioner", "seed")),
 )
+_ANSWER = "tags.`fastest`"
 # MLflow's names of two more columns, and widths in pixels. The list has the order of the names here.
 _NAME, _CREATED = "attributes.`Run Name`", "runDateAndNestInfo"
 _WIDTHS = {
-    _NAME: 260,
-    _CREATED: 150,
+    _NAME: 240,
+    _CREATED: 130,
     **dict.fromkeys(_COLUMNS, 110),
     "metrics.`main/time_to_target_s`": 160,
     "tags.`ranks`": 70,
     "tags.`cpu`": 150,
+    _ANSWER: 400,
 }
 # Phases that take time in most runs.
 _SHOWN = [name for name in BREAKDOWN if not name.startswith(("phase/negatives", "phase/decode", "phase/loss"))]
@@ -77,15 +80,16 @@ def _lines(metric: str, by: str) -> dict[str, Any]:
     }
 
 
-# The charts by section, with the number of columns and the height of a card in pixels. MLflow names charts by metrics.
+# The charts by section, with the number of columns and the height of a card in pixels. MLflow names charts by metrics:
+# a third of a window of 1280 pixels has room for 11 characters, a quarter for 4.
 _SECTIONS: Sequence[tuple[str, int, int, Sequence[Mapping[str, Any]]]] = (
     (
-        "Which run is fastest, at what accuracy",
+        "Fastest, at what accuracy",
         3,
         340,
         (_bars("main/epoch_s"), _bars("main/test"), _lines(VALIDATION, CUMULATIVE)),
     ),
-    ("Why: seconds in each phase, mean over the ranks (wait: for slower ranks)", 4, 300, tuple(map(_bars, _SHOWN))),
+    ("Why: phases of an epoch", 3, 300, tuple(map(_bars, _SHOWN))),
     (
         "What differs between the runs",
         1,
@@ -127,7 +131,7 @@ def _state(**more: object) -> dict[str, Any]:
         ]
     return {
         "selectedColumns": _COLUMNS,
-        "columnOrder": list(_WIDTHS),
+        "columnOrder": [_NAME, _CREATED, *_COLUMNS],
         "columnWidths": _WIDTHS,
         "runsHiddenMode": "FIRST_20_RUNS",
         "isAccordionReordered": True,
@@ -153,10 +157,29 @@ def _text(value: Mapping[str, Any] | Sequence[Any]) -> str:
 
 
 # MLflow shows runs below their sweeps only in a list by date without a filter, and the sweeps are closed at first.
-_FASTEST = _state(searchFilter="tags.kind = 'run'", orderByKey="metrics.`main/epoch_s`", orderByAsc=True)
+_ORDERED = {"searchFilter": "tags.kind = 'run'", "orderByKey": "metrics.`main/epoch_s`", "orderByAsc": True}
+_FASTEST = _state(**_ORDERED)
+# Runs of a sweep that differ in their seeds only are one row, and one bar of a chart, named by their case. Older runs
+# lack the tag: the parameter tells their cases apart.
+_FIRST = tuple(name for name in _COLUMNS if name.startswith("metrics."))
+_SEEDS_COLUMNS = (*_FIRST, *(name for name in _COLUMNS if name not in _FIRST))
+_SEEDS = _state(
+    **_ORDERED | {"searchFilter": "tags.kind = 'run' and tags.sweep LIKE '%'"},
+    selectedColumns=_SEEDS_COLUMNS,
+    columnOrder=(_NAME, _CREATED, *_SEEDS_COLUMNS),
+    columnWidths=_WIDTHS | {_NAME: 420},
+    groupBy={
+        "aggregateFunction": "average",
+        "groupByKeys": [
+            {"mode": mode, "groupByData": name} for mode, name in (("tag", "case"), ("param", "case"), ("tag", "sweep"))
+        ],
+    },
+)
+_SWEEPS = _state(selectedColumns=(_ANSWER, *_COLUMNS), columnOrder=(_NAME, _CREATED, _ANSWER, *_COLUMNS))
 EXPERIMENT_TAGS = {
     NOTE_TAG: EXPERIMENT_NOTE,
     f"mlflow.sharedViewState.{VIEW_KEY}": _text(_FASTEST),
     f"mlflow.sharedViewState.{FASTEST_KEY}": _named("fastest first", _FASTEST),
-    f"mlflow.sharedViewState.{SWEEPS_KEY}": _named("sweeps", _state()),
+    f"mlflow.sharedViewState.{SEEDS_KEY}": _named("mean over seeds", _SEEDS),
+    f"mlflow.sharedViewState.{SWEEPS_KEY}": _named("sweeps", _SWEEPS),
 }

@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
+from gnnexp.cli.commands.listing import first_comment
 from gnnexp.cli.console import make_console
 from gnnexp.cli.output import Answer
 from gnnexp.cli.page import STATES, ReportSubject, publish, tracker_node
@@ -22,7 +23,7 @@ from gnnexp.cli.runs import named_run
 from gnnexp.cli.sweeping.definition import is_sweep_file, load_sweep, sweep_name
 from gnnexp.components.signature import unknown
 from gnnexp.config.compose import default_of
-from gnnexp.config.folders import product_sweeps
+from gnnexp.config.folders import product_folder, product_sweeps
 from gnnexp.errors import ConfigError, DataError, Findings, Problem, ProblemsError, unique
 from gnnexp.experiment.build import build
 from gnnexp.files.regular import is_folder
@@ -41,12 +42,13 @@ from gnnexp.reports.metrics import unrecorded
 from gnnexp.reports.overview import ORDERS
 from gnnexp.reports.page.page import several_versions
 from gnnexp.reports.paired.fastest import ANSWER, FASTEST, answer_table, setting_answers
+from gnnexp.reports.paired.settings import SETTINGS, settings_table
 from gnnexp.reports.paired.statistics import ALPHA, level_of_look
 from gnnexp.reports.paired.verdicts import paired_results, paired_table
 from gnnexp.reports.query import is_query, query_names, read_query
 from gnnexp.reports.sweep_runs import SweepRuns, sweeps_run
 from gnnexp.reports.tables.data import document_of
-from gnnexp.reports.tables.groups import group_runs, row_keys
+from gnnexp.reports.tables.groups import RunGroup, group_runs, row_keys
 from gnnexp.reports.tables.save import save_table
 from gnnexp.reports.tables.table import ReportTable
 from gnnexp.reports.tables.terminal import terminal_cards, terminal_table
@@ -56,6 +58,8 @@ from gnnexp.trackers.delivery import read_run_record as read_record
 from gnnexp.trackers.patience import Patience
 
 COMPARE = "compare"
+# At most so many systems are described below the answer.
+_MOST_SYSTEMS = 4
 # Endings of files, and the options that ask for them.
 _FORMATS = (("md", "markdown"), ("csv", "csv"), ("tex", "latex"), ("parquet", "parquet"))
 
@@ -238,6 +242,8 @@ def show(
         tables[name] = replace(table, caption=" ".join([table.caption, *notes]))
         title = f"report {choice.name}: {name}"
         cards = name == ANSWER
+        if tables[name].heading and not cards:
+            console.print(tables[name].heading, style="bold", soft_wrap=True, highlight=False, markup=False)
         console.print(
             terminal_cards(tables[name], tables[name].header.index(FASTEST), title)
             if cards
@@ -276,8 +282,7 @@ def _comparison(layout: ReportLayout, runs: Sequence[RecordedRun], looks: int) -
         table = make_table(groups, keys, layout.target)
     if layout.estimate:
         table = with_estimates(table, groups, machine_named(layout.estimate), layout.paper, layout.published)
-    answers = setting_answers(groups, keys, layout.equal)
-    first = {ANSWER: answer_table(answers, groups, keys)} if answers else {}
+    first = _first_answer(groups, keys, layout)
     if not layout.against:
         return {**first, "table": table}
     if layout.columns:
@@ -287,6 +292,26 @@ def _comparison(layout: ReportLayout, runs: Sequence[RecordedRun], looks: int) -
     level = level_of_look(looks) if looks else ALPHA
     results = paired_results(groups, keys, columns, layout.against, layout.equal, level)
     return {**first, "verdicts": paired_table(results, keys, layout.against, looks), "table": table}
+
+
+def _first_answer(groups: Sequence[RunGroup], keys: Sequence[str], layout: ReportLayout) -> dict[str, ReportTable]:
+    """Which system is fastest: all settings at a glance if there are several, and each with its reasons."""
+    answers = setting_answers(groups, keys, layout.equal)
+    if not answers:
+        return {}
+    answer = answer_table(answers, groups, keys)
+    answer = replace(answer, caption=f"{answer.caption} {_about_systems(groups)}".strip())
+    glance = settings_table(answers, groups, keys, answer.heading)
+    return {SETTINGS: glance, ANSWER: replace(answer, heading="")} if glance else {ANSWER: answer}
+
+
+def _about_systems(groups: Sequence[RunGroup]) -> str:
+    """What each system is, as `gnnexp list systems` says it, if they are few."""
+    names = sorted({run.value("system") for group in groups for run in group.runs})
+    if len(names) > _MOST_SYSTEMS:
+        return "What each system is: gnnexp list systems."
+    files = {name: product_folder("conf") / "system" / f"{name}.yaml" for name in names}
+    return " ".join(f"{name}: {first_comment(file)}" for name, file in files.items() if file.is_file())
 
 
 def _sync(console: Console, folders: Sequence[Path]) -> Answer:

@@ -198,9 +198,12 @@ def _told(values: Iterable[str]) -> str:
 
 def several_versions(runs: Sequence[RecordedRun]) -> list[str]:
     """A note with all versions of gnnexp that made `runs`, if there are several: their times may differ."""
-    if len({_version(run) for run in runs}) < 2:
+    counts = Counter(version.partition("+")[0] for run in runs if (version := _version(run)))
+    num_versions = len({_version(run) for run in runs})
+    if num_versions < 2:
         return []
-    return [f"Runs were made by several versions of gnnexp: {_told(_version(run) for run in runs)}. Times may differ."]
+    named = ", ".join(counts) if len(counts) > 1 else "the Provenance of report.html names them"
+    return [f"Runs were made by {num_versions} versions of gnnexp ({named}): times may differ."]
 
 
 def notes(lines: Sequence[RunLine], runs: Sequence[RecordedRun]) -> list[str]:

@@ -21,6 +21,9 @@ from gnnexp.reports.tables.table import ReportTable
 EPOCH = "time/epoch_s"
 # The name of the table, and the header of its first column behind the labels of a setting.
 ANSWER, FASTEST = "answer", "fastest"
+UNDECIDED = "undecided"
+# What the sentence above all settings begins with.
+HEADING = "Fastest: "
 # Phases that together explain this share of a difference are named, at most so many.
 _ENOUGH, _MOST_PHASES = 0.6, 2
 # Settings that change what is computed. Others (feature stores, partitioners, hardware) change only where and how fast.
@@ -105,7 +108,7 @@ def answer_table(answers: Sequence[SettingAnswer], groups: Sequence[RunGroup], k
     header = (
         *(keys[k].removeprefix("hardware.") for k in shared),
         FASTEST,
-        "epoch s",
+        "least epoch s",
         "others take",
         "why",
         "accuracy",
@@ -121,7 +124,7 @@ def answer_table(answers: Sequence[SettingAnswer], groups: Sequence[RunGroup], k
             "\n".join(filter(None, (_why(answer, time) for time, _ in answer.rivals))) or ABSENT,
             _accuracy(answer),
             _exact(answer),
-            "\n".join(filter(None, (_confounders(answer, time) for time, _ in answer.rivals))) or "nothing",
+            "\n".join(filter(None, (_differing(answer, time) for time, _ in answer.rivals))) or "nothing",
         )
         for answer in answers
     ]
@@ -165,16 +168,21 @@ def _heading(answers: Sequence[SettingAnswer]) -> str:
     unfair = any(_confounders(answer, time) for answer in answers for time, _ in answer.rivals)
     unlike = " Systems also differ in settings that change what is computed." * unfair
     if len(answers) == 1:
-        return f"Fastest: {_fastest(answers[0])}.{unlike}"
-    counts = Counter(_in_short(answer) for answer in answers).most_common()
-    names = ", ".join(f"{name} in {count}" for name, count in counts)
-    rare = [answer for answer in answers if _in_short(answer) != counts[0][0]]
-    named = "; ".join(f"{_in_short(answer)}: {' '.join(answer.labels)}" for answer in rare)
-    where = f" ({named})" if 0 < len(rare) <= _MOST_RARE else ""
-    return f"Fastest: {names} of {len(answers)} settings{where}.{unlike}"
+        return f"{HEADING}{_fastest(answers[0])}.{unlike}"
+    counts = Counter(map(in_short, answers))
+    names = sorted(counts, key=lambda name: (name == UNDECIDED, -counts[name]))
+    told = ", ".join(f"{name} in {counts[name]}" for name in names)
+    rare = [name for name in names if name != max(counts, key=counts.__getitem__) and counts[name] <= _MOST_RARE]
+    where = [
+        f"{name}: {', '.join(' '.join(answer.labels) for answer in answers if in_short(answer) == name)}"
+        for name in rare
+    ]
+    named = f" ({'; '.join(where)})" if where else ""
+    return f"{HEADING}{told} of {len(answers)} settings{named}.{unlike}"
 
 
-def _in_short(answer: SettingAnswer) -> str:
+def in_short(answer: SettingAnswer) -> str:
+    """The fastest system, with how sure that is; or that it is undecided."""
     return _fastest(answer).partition(":")[0]
 
 
@@ -189,7 +197,7 @@ def _fastest(answer: SettingAnswer) -> str:
     if pairs < LEAST_PAIRS:
         return f"{answer.name}, not proven: {pairs} pair{'s' if pairs != 1 else ''} of runs"
     near = _as_fast(answer)
-    return f"undecided: {' or '.join((answer.name, *near))}" if near else answer.name
+    return f"{UNDECIDED}: {' or '.join((answer.name, *near))}" if near else answer.name
 
 
 def _times(answer: SettingAnswer, time: PairedResult) -> str:
@@ -245,7 +253,19 @@ def _accuracy(answer: SettingAnswer) -> str:
     if not cell.values:
         return ABSENT
     others = [_share(answer, share) for _, share in answer.rivals if share.difference.differences]
-    return "\n".join((f"{answer.name} {test.header} {cell.text}", *others))
+    return "\n".join(filter(None, (f"{answer.name} {test.header} {cell.text}", *others, _still_improving(answer))))
+
+
+def _still_improving(answer: SettingAnswer) -> str:
+    """The systems whose validation metric was best in the last epoch of all runs, so that accuracy is not final."""
+    groups = (answer.fastest, *(time.rival for time, _ in answer.rivals))
+    names = [group.labels[answer.place] for group in groups if all(map(_ended_at_best, group.runs))]
+    return f"best in the last epoch, longer training may raise it: {', '.join(names)}" if names else ""
+
+
+def _ended_at_best(run: RecordedRun) -> bool:
+    epochs = run.summary.get("num_epochs", 0)
+    return epochs > 1 and run.summary.get("best_epoch") == epochs - 1
 
 
 def _share(answer: SettingAnswer, share: PairedResult) -> str:
@@ -274,6 +294,15 @@ def _approximation(runs: Sequence[RecordedRun]) -> str:
         return "not recorded"
     inexact = [run for run in runs if not run.facts["exact"]]
     return f"approximates {inexact[0].facts.get('approximates') or 'something that is not recorded'}" if inexact else ""
+
+
+def _differing(answer: SettingAnswer, time: PairedResult) -> str:
+    """Keys that differ between a rival's run and its partner, and in how many pairs the version of gnnexp differs."""
+    pairs = time.pairs.pairs
+    unlike = sum(ours.provenance.get("code_version") != theirs.provenance.get("code_version") for ours, theirs in pairs)
+    name = time.rival.labels[answer.place]
+    version = f"{name}: another version of gnnexp in {unlike} of {len(pairs)} pairs" if unlike else ""
+    return "\n".join(filter(None, (_confounders(answer, time), version)))
 
 
 def _confounders(answer: SettingAnswer, time: PairedResult) -> str:

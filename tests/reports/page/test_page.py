@@ -64,7 +64,7 @@ def test_what_a_reader_must_know() -> None:
     for words in (
         "1 of 4 runs failed",
         "1 of 4 runs waiting",
-        "several versions",
+        "2 versions of gnnexp (the Provenance",
         "-dirty",
         "several kinds of machines",
         "dgl approximates: rows are old.",

@@ -62,7 +62,7 @@ def test_the_fastest_by_how_much_why_and_at_what_accuracy() -> None:
     table = asked([*ours, *theirs])
     said = row(table)
     assert table.heading == "Fastest: a."
-    assert said["fastest"] == "a" and said["epoch s"] == "1.0100 (1.0000 to 1.0200)"
+    assert said["fastest"] == "a" and said["least epoch s"] == "1.0100 (1.0000 to 1.0200)"
     assert said["others take"] == "b 2.00x (95 %: 2.00 to 2.00; 3 pairs), slower"
     assert said["why"] == "b: load +910 ms (90 % of the difference), sends 5 MB (a: 0 MB)"
     assert said["accuracy"].startswith("a acc/test % 81.00 (80.00 to 82.00)\nb +5.10 points (95 %: ")
@@ -142,3 +142,32 @@ def test_one_system_or_none_that_finished_has_no_answer() -> None:
     assert asked([run_of("a", 0)]).rows == ()
     failed = replace(run_of("b", 0), status="failed", epochs=[])
     assert asked([run_of("a", 0), failed]).rows == ()
+
+
+def test_an_accuracy_that_was_best_in_the_last_epoch_is_not_final() -> None:
+    runs = [run_of(system, seed) for seed in range(3) for system in ("a", "b", "c")]
+    rising = {"num_epochs": 5, "best_epoch": 4}
+    told = [
+        replace(run, summary={**run.summary, **rising, "best_epoch": 4 if run.config["system"] != "c" else 2})
+        for run in runs
+    ]
+    said = row(asked(told))["accuracy"].splitlines()
+    assert said[-1].startswith("best in the last epoch, longer training may raise it: ")
+    assert {*said[-1].partition(": ")[2].split(", ")} == {"a", "b"}
+    once = [
+        replace(run, summary={**run.summary, **rising, "best_epoch": 4 * (run.value("seed") == "0")}) for run in told
+    ]
+    assert "longer training" not in row(asked(once))["accuracy"]
+    single = [replace(run, summary={**run.summary, "num_epochs": 1, "best_epoch": 0}) for run in runs]
+    assert "longer training" not in row(asked(single))["accuracy"]
+
+
+def test_pairs_that_mix_versions_of_the_code_are_counted_and_change_no_headline() -> None:
+    def version(run: RecordedRun, name: str) -> RecordedRun:
+        return replace(run, provenance={**run.provenance, "code_version": name})
+
+    ours = [version(run_of("a", seed), "0.2.0+1") for seed in range(3)]
+    theirs = [version(run_of("b", seed), "0.2.0+2" if seed else "0.2.0+1") for seed in range(3)]
+    table = asked([*ours, *theirs])
+    assert row(table)["settings that differ"] == "b: another version of gnnexp in 2 of 3 pairs"
+    assert "settings that change" not in table.heading

@@ -69,7 +69,12 @@
       said.textContent = wanted.length ? `${shown} of ${all} rows` : "";
     });
     box.append(input, said);
-    document.querySelector("main").prepend(box);
+    // Above the first long list: what a reader asks for first is above it, and has few rows.
+    const cards = document.querySelector(".cards");
+    const after = (table) => !cards || cards.compareDocumentPosition(table) & Node.DOCUMENT_POSITION_FOLLOWING;
+    const list = filtered.find(after)?.closest("section");
+    if (list) list.before(box);
+    else document.querySelector("main").prepend(box);
     return input;
   }
 

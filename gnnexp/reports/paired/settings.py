@@ -1,0 +1,100 @@
+"""The first answer at a glance: a row per setting, and next to each other the epochs, accuracies and speed-ups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from gnnexp.reports.comparison import MeasuredColumn, usual_columns
+from gnnexp.reports.paired.fastest import FASTEST, SettingAnswer, in_short
+from gnnexp.reports.tables.cells import ABSENT, NumberCell, TableCell, cell_text
+from gnnexp.reports.tables.groups import RunGroup, contender_place, labels_at, setting_places
+from gnnexp.reports.tables.table import ReportTable
+
+# The name of the table.
+SETTINGS = "settings"
+# The key along which a speed-up is measured.
+_WORKERS = "hardware.workers"
+_CAPTION = "Means over the runs of a system in a setting; bold is the best mean, proven or not: the verdicts are below."
+_SPEED_UP = "Speed-up: seconds of an epoch with the fewest workers over those here."
+
+Contenders = Mapping[str, RunGroup]
+Settings = Mapping[tuple[str, ...], Contenders]
+
+
+def settings_table(
+    answers: Sequence[SettingAnswer], groups: Sequence[RunGroup], keys: Sequence[str], heading: str
+) -> ReportTable | None:
+    """Settings as rows, systems as columns; None for fewer than two settings.
+
+    Args:
+        answers: the answer of each setting that has one.
+        groups: all rows of the report, named by one thing.
+        keys: config keys that name a row.
+        heading: the answer in a sentence.
+    """
+    place = contender_place(keys)
+    assert place is not None, "there is an answer"
+    shared = setting_places(groups, place)
+    settings: dict[tuple[str, ...], dict[str, RunGroup]] = {}
+    for group in groups:
+        settings.setdefault(labels_at(group, shared), {})[group.labels[place]] = group
+    if len(settings) < 2:
+        return None
+    names = list(dict.fromkeys(group.labels[place] for group in groups))
+    test, epoch = usual_columns(groups)[:2]
+    along = next((number for number, k in enumerate(shared) if keys[k] == _WORKERS), None)
+    sped = along is not None and len({labels[along] for labels in settings}) > 1
+    said = {answer.labels: in_short(answer) for answer in answers}
+    columns: list[tuple[str, list[TableCell]]] = [
+        (f"{name} {column.header.replace('/test', '')}", [_mean(column, row.get(name)) for row in settings.values()])
+        for column in (epoch, test)
+        for name in names
+    ]
+    if along is not None and sped:
+        columns += [(f"{name} speed-up", _speed_ups(settings, name, epoch, along)) for name in names]
+    header = (*(keys[k].removeprefix("hardware.") for k in shared), FASTEST, *(title for title, _ in columns))
+    rows = tuple(
+        (*labels, said.get(labels, ABSENT), *(cells[number] for _, cells in columns))
+        for number, labels in enumerate(settings)
+    )
+    first = len(shared) + 1
+    best = {
+        (number, first + k * len(names) + at)
+        for k, column in enumerate((epoch, test))
+        for number, cells in enumerate(rows)
+        for at in _best(cells[first + k * len(names) : first + (k + 1) * len(names)], column)
+    }
+    caption = f"{_CAPTION} {_SPEED_UP}" if sped else _CAPTION
+    return ReportTable(header, rows, caption, heading, frozenset(best))
+
+
+def _mean(column: MeasuredColumn, group: RunGroup | None) -> NumberCell:
+    """The mean of a row's runs; what became of them if none has a value."""
+    cell = column.cell(group) if group else None
+    return NumberCell(cell.mean if cell else math.nan, column.form, cell.absent if cell else ABSENT)
+
+
+def _speed_ups(settings: Settings, name: str, epoch: MeasuredColumn, along: int) -> list[TableCell]:
+    """Of one system, for each setting; nothing where it has the fewest workers."""
+    seconds = {labels: epoch.cell(row[name]).mean for labels, row in settings.items() if name in row}
+    cells: list[TableCell] = []
+    for labels in settings:
+        fewest = min((other for other in seconds if _alike(other, labels, along)), key=lambda other: int(other[along]))
+        faster = labels != fewest and labels in seconds and seconds[labels] > 0
+        cells.append(NumberCell(seconds[fewest] / seconds[labels] if faster else math.nan, ".2f"))
+    return cells
+
+
+def _alike(labels: tuple[str, ...], others: tuple[str, ...], but: int) -> bool:
+    return all(label == other for k, (label, other) in enumerate(zip(labels, others, strict=True)) if k != but)
+
+
+def _best(cells: Sequence[TableCell], column: MeasuredColumn) -> list[int]:
+    """Places of the best means, as they are shown; none where there is nothing to compare with."""
+    sign = 1 if column.better == "lower" else -1
+    means = {at: cell for at, cell in enumerate(cells) if isinstance(cell, NumberCell) and math.isfinite(cell.value)}
+    if len(means) < 2 or not column.better:
+        return []
+    least = cell_text(min(means.values(), key=lambda cell: sign * cell.value))
+    return [at for at, cell in means.items() if cell.text == least]

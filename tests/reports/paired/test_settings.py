@@ -1,0 +1,83 @@
+"""The first answer at a glance: settings as rows, systems next to each other, the best marked, speed-ups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from figure_runs import figure_run
+
+from gnnexp.record.runs import RecordedRun
+from gnnexp.reports.paired.fastest import setting_answers
+from gnnexp.reports.paired.settings import settings_table
+from gnnexp.reports.paired.verdicts import Margins
+from gnnexp.reports.tables.groups import group_runs
+from gnnexp.reports.tables.table import ReportTable
+
+KEYS = ("dataset", "hardware.workers", "system")
+
+
+def run_of(system: str, workers: int, seconds: float, acc: float = 0.5, dataset: str = "cora") -> RecordedRun:
+    run = figure_run(system, seconds, dataset=dataset)
+    config: Mapping[str, Any] = {**run.config, "hardware": {**run.config.get("hardware", {}), "workers": workers}}
+    return replace(run, config=config, summary={"acc/test": acc, "acc/val": acc})
+
+
+def table_of(runs: Sequence[RecordedRun], keys: Sequence[str] = KEYS) -> ReportTable | None:
+    groups = group_runs(runs, keys)
+    return settings_table(setting_answers(groups, keys, Margins()), groups, keys, "Fastest: a.")
+
+
+def told(runs: Sequence[RecordedRun], keys: Sequence[str] = KEYS) -> list[dict[str, str]]:
+    table = table_of(runs, keys)
+    assert table is not None and table.heading == "Fastest: a."
+    return [dict(zip(table.header, texts, strict=True)) for texts in table.texts]
+
+
+def test_epochs_accuracies_and_speed_ups_stand_next_to_each_other() -> None:
+    runs = [
+        run_of("a", 1, 1.0, 0.8),
+        run_of("b", 1, 2.0, 0.9),
+        run_of("a", 2, 0.8, 0.8),
+        run_of("b", 2, 0.5, 0.9),
+        run_of("a", 4, 0.4, 0.7),
+    ]
+    table = table_of(runs)
+    assert table is not None
+    first, second, third = told(runs)
+    names = ["workers", "fastest", "a epoch s", "b epoch s", "a acc %", "b acc %", "a speed-up", "b speed-up"]
+    assert list(first) == names
+    assert [*first.values()] == ["1", "a, not proven", "1.0000", "2.0000", "80.00", "90.00", "–", "–"]
+    assert [*second.values()] == ["2", "b, not proven", "0.8000", "0.5000", "80.00", "90.00", "1.25", "4.00"]
+    assert [*third.values()] == ["4", "–", "0.4000", "–", "70.00", "–", "2.50", "–"]
+    assert table.best == {(0, 2), (0, 5), (1, 3), (1, 5)}, "nothing to compare with in the third"
+
+
+def test_several_data_sets_have_speed_ups_of_their_own() -> None:
+    runs = [
+        run_of("a", workers, seconds, dataset=dataset)
+        for dataset, workers, seconds in (("cora", 2, 1.0), ("cora", 8, 0.5), ("pubmed", 4, 3.0), ("pubmed", 8, 1.0))
+    ]
+    assert [row["a speed-up"] for row in told(runs)] == ["–", "2.00", "–", "3.00"]
+
+
+def test_ties_are_both_marked_and_failures_have_their_reason() -> None:
+    out = replace(run_of("b", 2, 1.0), status="failed", kind="out of memory")
+    runs = [run_of("a", 1, 1.00001), run_of("b", 1, 1.00002), run_of("a", 2, 1.0), out]
+    table = table_of(runs)
+    assert table is not None and (0, 2) in table.best and (0, 3) in table.best
+    assert told(runs)[1]["b epoch s"] == "OOM" and told(runs)[1]["b speed-up"] == "–"
+
+
+def test_no_speed_up_without_several_numbers_of_workers() -> None:
+    runs = [run_of(system, 1, 1.0, dataset=dataset) for system in "ab" for dataset in ("cora", "pubmed")]
+    keys = ("dataset", "system")
+    assert list(told(runs, keys)[0]) == ["dataset", "fastest", "a epoch s", "b epoch s", "a acc %", "b acc %"]
+    table = table_of(runs, keys)
+    assert table is not None and "Speed-up" not in table.caption
+
+
+def test_one_setting_needs_no_table_of_settings() -> None:
+    runs = [run_of(system, 1, 1.0) for system in "ab"]
+    assert table_of(runs, ("system",)) is None
