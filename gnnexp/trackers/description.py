@@ -104,14 +104,14 @@ def run_name(record: RunRecord) -> str:
     seeds. Other runs, and those of a sweep over seeds only, have the name `gsplit digits sage, 4 ranks, seed 0`.
     """
     name = _name_without_seed(record)
-    seeds = not _short(_case(record)) or _SEED.search(_label(record))
+    seeds = not _short(_case(record), dataset_name(record)) or _SEED.search(_label(record))
     seed = f", seed {record.job['config'].get('seed', 0)}" if seeds else ""
     room = LONGEST_NAME - len(seed)
     return (name if len(name) <= room else f"{name[: room - 1]}…") + seed
 
 
 def _name_without_seed(record: RunRecord) -> str:
-    words = (record.job["config"].get("name"), _short(_case(record)) or _usual_name(record))
+    words = (record.job["config"].get("name"), _short(_case(record), dataset_name(record)) or _usual_name(record))
     return " ".join(str(word) for word in words if word)
 
 
@@ -125,12 +125,16 @@ def _case(record: RunRecord) -> str:
     return "" if label == "run" else label
 
 
-def _short(case: str) -> str:
-    """A case in few letters, since lists and charts cut long names: `system=p3 train.lr=0.1` is `p3 lr=0.1`."""
+def _short(case: str, dataset: str) -> str:
+    """A case in few letters, since lists and charts cut long names: `system=p3 train.lr=0.1` is `p3 lr=0.1`.
+
+    A choice of data that reads files (`dataset=planetoid`) has the name of the `dataset` there.
+    """
     words = [(match["key"], match["value"]) for match in _WORD.finditer(case)]
     if not words or " ".join(f"{key}={value}" for key, value in words) != re.sub(r"(^| )\++", r"\1", case):
         return case
     last = Counter(key.rpartition(".")[2] for key, _ in words)
+    words = [(key, dataset if key == "dataset" else value) for key, value in words]
     return " ".join(
         value
         if "." not in key and not _PLAIN.fullmatch(value)

@@ -50,7 +50,7 @@ _WIDTHS = {
     "metrics.`main/time_to_target_s`": 160,
     "tags.`ranks`": 70,
     "tags.`cpu`": 150,
-    _ANSWER: 400,
+    _ANSWER: 560,
 }
 # Phases that take time in most runs.
 _SHOWN = [name for name in BREAKDOWN if not name.startswith(("phase/negatives", "phase/decode", "phase/loss"))]
@@ -61,16 +61,17 @@ def _bars(metric: str) -> dict[str, Any]:
 
 
 def _lines(metric: str, by: str) -> dict[str, Any]:
+    """A metric by another one, or by epoch if `by` is empty: a mean over runs has no seconds of its own."""
     return {
         "type": "LINE",
         "metricKey": metric,
         "selectedMetricKeys": [metric],
-        "xAxisKey": "metric",
+        "xAxisKey": "metric" if by else "step",
         "selectedXAxisMetricKey": by,
         "useGlobalXaxisKey": False,
         "yAxisKey": "metric",
         "scaleType": "linear",
-        "xAxisScaleType": "log",
+        "xAxisScaleType": "log" if by else "linear",
         "lineSmoothness": 0,
         "useGlobalLineSmoothing": False,
         "range": {},
@@ -80,38 +81,35 @@ def _lines(metric: str, by: str) -> dict[str, Any]:
     }
 
 
-# The charts by section, with the number of columns and the height of a card in pixels. MLflow names charts by metrics:
-# a third of a window of 1280 pixels has room for 11 characters, a quarter for 4.
-_SECTIONS: Sequence[tuple[str, int, int, Sequence[Mapping[str, Any]]]] = (
-    (
-        "Fastest, at what accuracy",
-        3,
-        340,
-        (_bars("main/epoch_s"), _bars("main/test"), _lines(VALIDATION, CUMULATIVE)),
-    ),
-    ("Why: phases of an epoch", 3, 300, tuple(map(_bars, _SHOWN))),
-    (
-        "What differs between the runs",
-        1,
-        480,
-        (
-            {
-                "type": "DIFFERENCE",
-                "compareGroups": ["Parameters", "Tags"],
-                "chartName": "what differs",
-                "showChangeFromBaseline": False,
-                "showDifferencesOnly": True,
-                "baselineColumnUuid": "",
-                "runsCountToCompare": 10,
-            },
-        ),
-    ),
-)
+Section = tuple[str, int, int, Sequence[Mapping[str, Any]]]
 
 
-def _state(**more: object) -> dict[str, Any]:
+def _sections(by: str) -> Sequence[Section]:
+    """The charts by section, with the number of columns and the height of a card in pixels.
+
+    MLflow names charts by metrics: a third of a window of 1280 pixels has room for 11 characters, a quarter for 4.
+    """
+    return (
+        ("Fastest, at what accuracy", 3, 340, (_bars("main/epoch_s"), _bars("main/test"), _lines(VALIDATION, by))),
+        ("Why: phases of an epoch", 3, 300, tuple(map(_bars, _SHOWN))),
+        ("What differs between the runs", 1, 480, (_DIFFERENCES,)),
+    )
+
+
+_DIFFERENCES = {
+    "type": "DIFFERENCE",
+    "compareGroups": ["Parameters", "Tags"],
+    "chartName": "what differs",
+    "showChangeFromBaseline": False,
+    "showDifferencesOnly": True,
+    "baselineColumnUuid": "",
+    "runsCountToCompare": 10,
+}
+
+
+def _state(by: str = CUMULATIVE, **more: object) -> dict[str, Any]:
     sections, charts = [], []
-    for number, (name, columns, height, cards) in enumerate(_SECTIONS):
+    for number, (name, columns, height, cards) in enumerate(_sections(by)):
         uuid = f"gnnexp-{number}"
         sections.append(
             {
@@ -157,14 +155,20 @@ def _text(value: Mapping[str, Any] | Sequence[Any]) -> str:
 
 
 # MLflow shows runs below their sweeps only in a list by date without a filter, and the sweeps are closed at first.
-_ORDERED = {"searchFilter": "tags.kind = 'run'", "orderByKey": "metrics.`main/epoch_s`", "orderByAsc": True}
+_ORDERED: Mapping[str, Any] = {
+    "searchFilter": "tags.kind = 'run'",
+    "orderByKey": "metrics.`main/epoch_s`",
+    "orderByAsc": True,
+}
 _FASTEST = _state(**_ORDERED)
 # Runs of a sweep that differ in their seeds only are one row, and one bar of a chart, named by their case. Older runs
 # lack the tag: the parameter tells their cases apart.
 _FIRST = tuple(name for name in _COLUMNS if name.startswith("metrics."))
 _SEEDS_COLUMNS = (*_FIRST, *(name for name in _COLUMNS if name not in _FIRST))
 _SEEDS = _state(
-    **_ORDERED | {"searchFilter": "tags.kind = 'run' and tags.sweep LIKE '%'"},
+    by="",
+    runListHidden=True,
+    **{**_ORDERED, "searchFilter": "tags.kind = 'run' and tags.sweep LIKE '%'"},
     selectedColumns=_SEEDS_COLUMNS,
     columnOrder=(_NAME, _CREATED, *_SEEDS_COLUMNS),
     columnWidths=_WIDTHS | {_NAME: 420},

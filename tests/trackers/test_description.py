@@ -53,7 +53,8 @@ def record_of(
         ("+seed=3 a.b=c", "b=c, seed 0"),
         ("dataset.seed=4", "seed=4"),
         ("a=b", "b"),
-        ("system=gsplit dataset=ogb/products", "gsplit ogb/products"),
+        ("system=gsplit dataset=graphdata_npz", "gsplit digits"),  # its own name
+        ("system=gsplit model=my/own", "gsplit my/own"),
         ("system=gsplit +train.batch_size=128", "gsplit batch_size=128"),
         ("train.lr=1 optimizer.lr=2 model.layers=3", "train.lr=1 optimizer.lr=2 layers=3"),
         ("scheduler=null model.bias=true", "scheduler=null bias=true"),

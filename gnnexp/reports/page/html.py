@@ -23,6 +23,8 @@ _ASSETS = Path(__file__).parent / "assets"
 _NUMBER = re.compile(r"[-+−]?(\d[\d,]*\.?\d*|\.\d+)(e[-+]?\d+)?(?=$|[\s%x×])", re.IGNORECASE)
 # A cell with at most this many characters needs no line break.
 _SHORT = 24
+# A table with more columns than this is set closely.
+_DENSE_FROM = 9
 # The data of a figure with more rows than this is only in its CSV file.
 _MOST_ROWS = 2000
 
@@ -53,6 +55,7 @@ def render(page: Page) -> str:
         statuses=Counter(line.status for line in page.runs),
         numeric_columns=_numeric_columns,
         short=_SHORT,
+        dense_from=_DENSE_FROM,
         most_rows=_MOST_ROWS,
         svg=lambda *figure: Markup(inline_svg(*figure)),
     )

@@ -152,6 +152,7 @@ def provenance(runs: Sequence[RecordedRun]) -> list[tuple[str, str]]:
     dates = sorted(str(run.provenance["date"])[:16].replace("T", " ") for run in runs if run.provenance.get("date"))
     facts = [
         ("gnnexp", _told(_version(run) for run in runs)),
+        ("not reproducible by the commit alone", _dirty(runs)),
         ("runs made (UTC)", " to ".join(dict.fromkeys((dates[0], dates[-1]))) if dates else ""),
         ("imported from", _told(imported_from(run.provenance) for run in runs)),
         ("machine", _told(_machine(run) for run in runs)),
@@ -169,6 +170,11 @@ def provenance(runs: Sequence[RecordedRun]) -> list[tuple[str, str]]:
         ),
     ]
     return [(what, value) for what, value in facts if value]
+
+
+def _dirty(runs: Sequence[RecordedRun]) -> str:
+    count = sum(_version(run).endswith("-dirty") for run in runs)
+    return f"{count} of {len(runs)} runs were made by code that differs from its commit (-dirty)" if count else ""
 
 
 def _version(run: RecordedRun) -> str:
@@ -213,11 +219,6 @@ def notes(lines: Sequence[RunLine], runs: Sequence[RecordedRun]) -> list[str]:
         f"{count} of {len(lines)} runs {status}: the tables do not contain them." for status, count in missing.items()
     ]
     texts += several_versions(runs)
-    if any(_version(run).endswith("-dirty") for run in runs):
-        texts.append(
-            "Some runs were made by code that differs from its commit (-dirty): the commit alone does not "
-            "reproduce them."
-        )
     if len({run.machine for run in runs}) > 1:
         texts.append("Runs were made on several kinds of machines: their times are not comparable.")
     inexact = dict.fromkeys(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gnnexp.measure.phases import PHASES
 from gnnexp.record.runs import MACHINE, RecordedRun
-from gnnexp.reports.comparison import MeasuredColumn, some_names, usual_columns
-from gnnexp.reports.labels import differing_keys, flat_values
+from gnnexp.reports.comparison import MeasuredColumn, some_names, spread_notes, usual_columns
+from gnnexp.reports.labels import differing_keys, flat_values, said
 from gnnexp.reports.metrics import value_of
 from gnnexp.reports.paired.statistics import ALPHA, LEAST_PAIRS, Verdict
 from gnnexp.reports.paired.verdicts import Margins, PairedResult, paired_with
@@ -108,12 +107,12 @@ def answer_table(answers: Sequence[SettingAnswer], groups: Sequence[RunGroup], k
     header = (
         *(keys[k].removeprefix("hardware.") for k in shared),
         FASTEST,
-        "least epoch s",
+        "least epoch s of runs",
         "others take",
         "why",
         "accuracy",
         "trains exactly",
-        "settings that differ",
+        "options that differ",
     )
     rows: list[tuple[TableCell, ...]] = [
         (
@@ -128,8 +127,8 @@ def answer_table(answers: Sequence[SettingAnswer], groups: Sequence[RunGroup], k
         )
         for answer in answers
     ]
-    caption = " ".join(filter(None, (_in_all(groups), _CAPTION, _left_out(groups))))
-    return ReportTable(header, tuple(rows), caption, _heading(answers))
+    caption = " ".join(filter(None, (in_all(groups), *spread_notes(groups), _CAPTION, _left_out(groups))))
+    return ReportTable(header, tuple(rows), caption, _heading(answers, header[: len(shared)]))
 
 
 def _left_out(groups: Sequence[RunGroup]) -> str:
@@ -147,13 +146,14 @@ def _left_out(groups: Sequence[RunGroup]) -> str:
 _CAPTION = (
     "Others take: the ratio of their epoch to that of the fastest, over pairs of runs with the same seed and data, "
     "with its 95 % interval and verdict. Why: the phases that differ most, means over the ranks, and bytes sent by all "
-    "ranks in an epoch. Accuracy: the test metric of the fastest, and a rival's difference with its verdict. Trains "
-    "exactly: with the gradients that one device would have; sampled batches may differ. Settings that differ: those "
-    "that change what is computed, so that neither seconds nor accuracy compare the systems alone."
+    "ranks in an epoch. Accuracy: the test metric of the fastest at its best validation epoch, and a rival's "
+    "difference with its verdict. Trains exactly: with the gradients that one device would have; sampled batches may "
+    "differ. Options that differ: those that change what is computed, so that neither seconds nor accuracy compare the "
+    "systems alone."
 )
 
 
-def _in_all(groups: Sequence[RunGroup]) -> str:
+def in_all(groups: Sequence[RunGroup]) -> str:
     """What all runs share and a reader asks for first: the model, batches, epochs and the machine."""
     runs = [run for group in groups for run in group.runs]
     values = {key: {run.value(key) for run in runs} for key in _ASKED_FIRST}
@@ -163,22 +163,36 @@ def _in_all(groups: Sequence[RunGroup]) -> str:
     return f"In all runs: {', '.join(shared)}." if shared else ""
 
 
-def _heading(answers: Sequence[SettingAnswer]) -> str:
-    """Which system is fastest, over all settings."""
-    unfair = any(_confounders(answer, time) for answer in answers for time, _ in answer.rivals)
-    unlike = " Systems also differ in settings that change what is computed." * unfair
-    if len(answers) == 1:
-        return f"{HEADING}{_fastest(answers[0])}.{unlike}"
-    counts = Counter(map(in_short, answers))
-    names = sorted(counts, key=lambda name: (name == UNDECIDED, -counts[name]))
-    told = ", ".join(f"{name} in {counts[name]}" for name in names)
-    rare = [name for name in names if name != max(counts, key=counts.__getitem__) and counts[name] <= _MOST_RARE]
-    where = [
-        f"{name}: {', '.join(' '.join(answer.labels) for answer in answers if in_short(answer) == name)}"
-        for name in rare
-    ]
-    named = f" ({'; '.join(where)})" if where else ""
-    return f"{HEADING}{told} of {len(answers)} settings{named}.{unlike}"
+def _heading(answers: Sequence[SettingAnswer], keys: Sequence[str]) -> str:
+    """Which system is fastest over all settings, which are not exact, and which options make the comparison unfair."""
+    first = f"{HEADING}{_fastest(answers[0])}." if len(answers) == 1 else _over_settings(answers, keys)
+    return " ".join(filter(None, (first, _all_exact(answers), _unlike(answers))))
+
+
+def _over_settings(answers: Sequence[SettingAnswer], keys: Sequence[str]) -> str:
+    """How often each system is fastest, and where if that is rare. `keys` name the labels of a setting."""
+    places: dict[str, list[str]] = {}
+    for answer in answers:
+        place = " ".join(said(key, label) for key, label in zip(keys, answer.labels, strict=True))
+        places.setdefault(in_short(answer), []).append(place)
+    names = sorted(places, key=lambda name: (name == UNDECIDED, -len(places[name])))
+    told = ", ".join(f"{name} in {len(places[name])}" for name in names)
+    usual = max(places, key=lambda name: len(places[name]))
+    rare = [name for name in names if name != usual and len(places[name]) <= _MOST_RARE]
+    named = "; ".join(f"{name}: {', '.join(places[name])}" for name in rare)
+    return f"{HEADING}{told} of {len(answers)} settings{f' ({named})' if named else ''}."
+
+
+def _all_exact(answers: Sequence[SettingAnswer]) -> str:
+    inexact = sorted({name for answer in answers for name in _inexact(answer)})
+    return f"Not exact, or not known: {some_names(inexact)}." if inexact else "All train exactly."
+
+
+def _unlike(answers: Sequence[SettingAnswer]) -> str:
+    """The keys in which some pair differs, so that neither seconds nor accuracy compare the systems alone."""
+    keys = {key for answer in answers for time, _ in answer.rivals for key in _unlike_keys(time)}
+    names = sorted(key.removesuffix("._target_") for key in keys)
+    return f"Systems also differ in options that change what is computed: {some_names(names)}." if names else ""
 
 
 def in_short(answer: SettingAnswer) -> str:
@@ -210,6 +224,16 @@ def _times(answer: SettingAnswer, time: PairedResult) -> str:
     low, high = time.interval
     verdict = "slower" if time.verdict is Verdict.DIFFERS else time.text
     return f"{name} {time.estimate:.2f}x (95 %: {low:.2f} to {high:.2f}; {count} pairs), {verdict}"
+
+
+def next_takes(answer: SettingAnswer) -> str:
+    """How many times as long the second one takes, and the interval of that."""
+    time, _ = answer.rivals[0]
+    low, high = time.interval
+    interval = f" ({low:.2f} to {high:.2f})" if len(time.difference.differences) >= LEAST_PAIRS else ""
+    ratio = time.column.cell(time.rival).mean / time.column.cell(time.against).mean
+    estimate = time.estimate if time.difference.differences else ratio
+    return f"{time.rival.labels[answer.place]} {estimate:.2f}x{interval}"
 
 
 def _why(answer: SettingAnswer, time: PairedResult) -> str:
@@ -280,10 +304,13 @@ def _share(answer: SettingAnswer, share: PairedResult) -> str:
 
 
 def _exact(answer: SettingAnswer) -> str:
+    return "\n".join(f"{name}: {what}" for name, what in _inexact(answer).items()) or "all"
+
+
+def _inexact(answer: SettingAnswer) -> dict[str, str]:
+    """What each system approximates that is not exact."""
     groups = (answer.fastest, *(time.rival for time, _ in answer.rivals))
-    words = {group.labels[answer.place]: _approximation(group.runs) for group in groups}
-    named = [f"{name}: {what}" for name, what in words.items() if what]
-    return "\n".join(named) or "all"
+    return {group.labels[answer.place]: what for group in groups if (what := _approximation(group.runs))}
 
 
 def _approximation(runs: Sequence[RecordedRun]) -> str:
@@ -307,16 +334,24 @@ def _differing(answer: SettingAnswer, time: PairedResult) -> str:
 
 def _confounders(answer: SettingAnswer, time: PairedResult) -> str:
     """Keys that change what is computed and that differ between a rival's run and its partner."""
-    pairs = time.pairs.pairs or ((time.against.runs[0], time.rival.runs[0]),)
-    configs = [flat_values({name: run.config.get(name) for name in _CHANGES_RESULT}) for run in pairs[0]]
-    keys = sorted(key for key in differing_keys(configs) if not key.startswith(_CHANGES_NONE))
+    ours, theirs = _first_pair(time)
     shown = [
-        f"{key.removesuffix('._target_')} {_value(pairs[0][1], key)} ({answer.name}: {_value(pairs[0][0], key)})"
-        for key in _outermost(keys)
+        f"{key.removesuffix('._target_')} {_value(theirs, key)} ({answer.name}: {_value(ours, key)})"
+        for key in _unlike_keys(time)
     ]
     more = len(shown) - _MOST_KEYS
     names = shown if more <= 0 else [*shown[:_MOST_KEYS], f"{more} more"]
     return f"{time.rival.labels[answer.place]}: {', '.join(names)}" if names else ""
+
+
+def _first_pair(time: PairedResult) -> tuple[RecordedRun, RecordedRun]:
+    return time.pairs.pairs[0] if time.pairs.pairs else (time.against.runs[0], time.rival.runs[0])
+
+
+def _unlike_keys(time: PairedResult) -> list[str]:
+    """Keys that change what is computed and that differ in the first pair."""
+    configs = [flat_values({name: run.config.get(name) for name in _CHANGES_RESULT}) for run in _first_pair(time)]
+    return _outermost(sorted(key for key in differing_keys(configs) if not key.startswith(_CHANGES_NONE)))
 
 
 def _outermost(keys: Sequence[str]) -> list[str]:

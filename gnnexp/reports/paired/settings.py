@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from gnnexp.reports.comparison import MeasuredColumn, usual_columns
-from gnnexp.reports.paired.fastest import FASTEST, SettingAnswer, in_short
-from gnnexp.reports.tables.cells import ABSENT, NumberCell, TableCell, cell_text
+from gnnexp.reports.paired.fastest import FASTEST, SettingAnswer, in_all, in_short, next_takes
+from gnnexp.reports.tables.cells import ABSENT, NumberCell, TableCell
 from gnnexp.reports.tables.groups import RunGroup, contender_place, labels_at, setting_places
 from gnnexp.reports.tables.table import ReportTable
 
@@ -15,8 +15,13 @@ from gnnexp.reports.tables.table import ReportTable
 SETTINGS = "settings"
 # The key along which a speed-up is measured.
 _WORKERS = "hardware.workers"
-_CAPTION = "Means over the runs of a system in a setting; bold is the best mean, proven or not: the verdicts are below."
-_SPEED_UP = "Speed-up: seconds of an epoch with the fewest workers over those here."
+# Of more systems than these, columns of their own would be too many.
+_MOST_SYSTEMS = 6
+_CAPTION = (
+    "Next takes: the epoch of the second one over that of the fastest, with the 95 % interval over pairs of runs with "
+    "the same seed. Epochs and accuracies are means over runs; bold: proven to be the fastest."
+)
+_SPEED_UP = "Speed-up: seconds of an epoch with the fewest workers over those here; below 1, more workers are slower."
 
 Contenders = Mapping[str, RunGroup]
 Settings = Mapping[tuple[str, ...], Contenders]
@@ -43,30 +48,42 @@ def settings_table(
         return None
     names = list(dict.fromkeys(group.labels[place] for group in groups))
     test, epoch = usual_columns(groups)[:2]
+    columns = _answer_columns(answers, settings)
+    first = len(shared) + len(columns)
+    if few := len(names) <= _MOST_SYSTEMS:
+        columns += [
+            (
+                f"{name} {column.header.replace('/test', '')}",
+                [_mean(column, row.get(name)) for row in settings.values()],
+            )
+            for column in (epoch, test)
+            for name in names
+        ]
     along = next((number for number, k in enumerate(shared) if keys[k] == _WORKERS), None)
-    sped = along is not None and len({labels[along] for labels in settings}) > 1
-    said = {answer.labels: in_short(answer) for answer in answers}
-    columns: list[tuple[str, list[TableCell]]] = [
-        (f"{name} {column.header.replace('/test', '')}", [_mean(column, row.get(name)) for row in settings.values()])
-        for column in (epoch, test)
-        for name in names
-    ]
+    sped = few and along is not None and len({labels[along] for labels in settings}) > 1
     if along is not None and sped:
         columns += [(f"{name} speed-up", _speed_ups(settings, name, epoch, along)) for name in names]
-    header = (*(keys[k].removeprefix("hardware.") for k in shared), FASTEST, *(title for title, _ in columns))
-    rows = tuple(
-        (*labels, said.get(labels, ABSENT), *(cells[number] for _, cells in columns))
-        for number, labels in enumerate(settings)
-    )
-    first = len(shared) + 1
+    header = (*(keys[k].removeprefix("hardware.") for k in shared), *(title for title, _ in columns))
+    rows = tuple((*labels, *(cells[number] for _, cells in columns)) for number, labels in enumerate(settings))
+    fastest = {answer.labels: in_short(answer) for answer in answers}
     best = {
-        (number, first + k * len(names) + at)
-        for k, column in enumerate((epoch, test))
-        for number, cells in enumerate(rows)
-        for at in _best(cells[first + k * len(names) : first + (k + 1) * len(names)], column)
+        (number, first + at)
+        for number, labels in enumerate(settings)
+        for at, name in enumerate(names)
+        if few and fastest.get(labels) == name
     }
-    caption = f"{_CAPTION} {_SPEED_UP}" if sped else _CAPTION
+    caption = " ".join(filter(None, (in_all(groups), _CAPTION, _SPEED_UP if sped else "")))
     return ReportTable(header, rows, caption, heading, frozenset(best))
+
+
+def _answer_columns(answers: Sequence[SettingAnswer], settings: Settings) -> list[tuple[str, list[TableCell]]]:
+    """The fastest of each setting, and how many times as long the next one takes."""
+    answer_of = {answer.labels: answer for answer in answers}
+    known = [answer_of.get(labels) for labels in settings]
+    return [
+        (FASTEST, [in_short(answer) if answer else ABSENT for answer in known]),
+        ("next takes", [next_takes(answer) if answer else ABSENT for answer in known]),
+    ]
 
 
 def _mean(column: MeasuredColumn, group: RunGroup | None) -> NumberCell:
@@ -88,13 +105,3 @@ def _speed_ups(settings: Settings, name: str, epoch: MeasuredColumn, along: int)
 
 def _alike(labels: tuple[str, ...], others: tuple[str, ...], but: int) -> bool:
     return all(label == other for k, (label, other) in enumerate(zip(labels, others, strict=True)) if k != but)
-
-
-def _best(cells: Sequence[TableCell], column: MeasuredColumn) -> list[int]:
-    """Places of the best means, as they are shown; none where there is nothing to compare with."""
-    sign = 1 if column.better == "lower" else -1
-    means = {at: cell for at, cell in enumerate(cells) if isinstance(cell, NumberCell) and math.isfinite(cell.value)}
-    if len(means) < 2 or not column.better:
-        return []
-    least = cell_text(min(means.values(), key=lambda cell: sign * cell.value))
-    return [at for at, cell in means.items() if cell.text == least]

@@ -65,11 +65,13 @@ def test_what_a_reader_must_know() -> None:
         "1 of 4 runs failed",
         "1 of 4 runs waiting",
         "2 versions of gnnexp (the Provenance",
-        "-dirty",
         "several kinds of machines",
         "dgl approximates: rows are old.",
     ):
         assert words in text, words
+    told = dict(provenance(runs))["not reproducible by the commit alone"]
+    assert told.startswith("1 of 3 runs were made by code that differs")
+    assert "not reproducible by the commit alone" not in dict(provenance(runs[:1]))
     assert [line.exact for line in lines] == ["yes", "no: rows are old", "", ""]
     assert lines[2].reason == "out of memory" and lines[0].command == "gnnexp run a=b"
 

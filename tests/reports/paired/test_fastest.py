@@ -61,20 +61,23 @@ def test_the_fastest_by_how_much_why_and_at_what_accuracy() -> None:
     ]
     table = asked([*ours, *theirs])
     said = row(table)
-    assert table.heading == "Fastest: a."
-    assert said["fastest"] == "a" and said["least epoch s"] == "1.0100 (1.0000 to 1.0200)"
+    assert table.heading == "Fastest: a. All train exactly."
+    assert said["fastest"] == "a" and said["least epoch s of runs"] == "1.0100 (1.0000 to 1.0200)"
     assert said["others take"] == "b 2.00x (95 %: 2.00 to 2.00; 3 pairs), slower"
     assert said["why"] == "b: load +910 ms (90 % of the difference), sends 5 MB (a: 0 MB)"
     assert said["accuracy"].startswith("a acc/test % 81.00 (80.00 to 82.00)\nb +5.10 points (95 %: ")
     assert said["accuracy"].endswith("), differs") and said["trains exactly"] == "all"
-    assert said["settings that differ"] == "nothing"
+    assert said["options that differ"] == "nothing"
 
 
 def test_what_cannot_be_told_apart_is_named_together() -> None:
     ours = [run_of("a", seed, (0.1, 0.2, 0.3, 0.4 + 0.1 * seed)) for seed in range(3)]
     theirs = [run_of("b", seed, (0.1, 0.2, 0.3, 0.62 - 0.1 * seed)) for seed in range(3)]
     table = asked([*ours, *theirs])
-    assert row(table)["fastest"] == "undecided: a or b" and table.heading == "Fastest: undecided: a or b."
+    assert (
+        row(table)["fastest"] == "undecided: a or b"
+        and table.heading == "Fastest: undecided: a or b. All train exactly."
+    )
     single = asked([ours[0], theirs[0]])
     assert row(single)["fastest"] == "a, not proven: 1 pair of runs" and row(single)["others take"] == "b 1.22x"
 
@@ -88,7 +91,7 @@ def test_a_row_for_each_setting() -> None:
     ]
     table = asked(runs, ("system", "dataset"))
     assert [text[:2] for text in table.texts] == [("cora", "a"), ("pubmed", "b")]
-    assert table.heading == "Fastest: a in 1, b in 1 of 2 settings (b: pubmed)."
+    assert table.heading == "Fastest: a in 1, b in 1 of 2 settings (b: pubmed). All train exactly."
     assert row(table)["others take"].count("x (") == 2
 
 
@@ -97,6 +100,7 @@ def test_systems_that_approximate_are_named() -> None:
         run_of("b", seed, approximates="stale embeddings", acc=0.7) for seed in range(3)
     ]
     assert row(asked(runs))["trains exactly"] == "b: approximates stale embeddings"
+    assert asked(runs).heading.endswith(" Not exact, or not known: b.")
     unknown = [replace(run, facts={}) for run in runs]
     assert row(asked(unknown))["trains exactly"] == "a: not recorded\nb: not recorded"
     others = [replace(run, facts={"external": "pyg"}) for run in runs[:3]] + runs[3:]
@@ -126,8 +130,9 @@ def test_settings_that_change_what_is_computed_are_named() -> None:
     key = [run_of("b", seed, config=configured("fused", "micro", 4, 0.1)) for seed in range(3)]
     other = [run_of("c", seed, config=configured("full", "micro", 2, 0.2)) for seed in range(3)]
     table = asked([*ours, *key, *other])
-    said = row(table)["settings that differ"]
-    assert table.heading.endswith(" Systems also differ in settings that change what is computed.")
+    said = row(table)["options that differ"]
+    words = "differ in options that change what is computed: optimizer.lr, sampler, sampler.key."
+    assert table.heading == f"Fastest: undecided: a or b or c. All train exactly. Systems also {words}"
     assert said == "b: sampler.key micro (a: global)\nc: optimizer.lr 0.2 (a: 0.1), sampler full (a: fused)"
 
 
@@ -169,5 +174,5 @@ def test_pairs_that_mix_versions_of_the_code_are_counted_and_change_no_headline(
     ours = [version(run_of("a", seed), "0.2.0+1") for seed in range(3)]
     theirs = [version(run_of("b", seed), "0.2.0+2" if seed else "0.2.0+1") for seed in range(3)]
     table = asked([*ours, *theirs])
-    assert row(table)["settings that differ"] == "b: another version of gnnexp in 2 of 3 pairs"
-    assert "settings that change" not in table.heading
+    assert row(table)["options that differ"] == "b: another version of gnnexp in 2 of 3 pairs"
+    assert "that change" not in table.heading

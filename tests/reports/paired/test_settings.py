@@ -24,6 +24,12 @@ def run_of(system: str, workers: int, seconds: float, acc: float = 0.5, dataset:
     return replace(run, config=config, summary={"acc/test": acc, "acc/val": acc})
 
 
+def dated(run: RecordedRun, seed: int, place: int) -> RecordedRun:
+    """One of the runs of a seed, which come before those of the next seed."""
+    provenance = {"date": f"2026-01-01T00:{4 * seed + place:02d}", "dataset_key": "cora"}
+    return replace(run, config={**run.config, "seed": seed}, provenance=provenance)
+
+
 def table_of(runs: Sequence[RecordedRun], keys: Sequence[str] = KEYS) -> ReportTable | None:
     groups = group_runs(runs, keys)
     return settings_table(setting_answers(groups, keys, Margins()), groups, keys, "Fastest: a.")
@@ -46,12 +52,22 @@ def test_epochs_accuracies_and_speed_ups_stand_next_to_each_other() -> None:
     table = table_of(runs)
     assert table is not None
     first, second, third = told(runs)
-    names = ["workers", "fastest", "a epoch s", "b epoch s", "a acc %", "b acc %", "a speed-up", "b speed-up"]
+    names = [
+        "workers",
+        "fastest",
+        "next takes",
+        "a epoch s",
+        "b epoch s",
+        "a acc %",
+        "b acc %",
+        "a speed-up",
+        "b speed-up",
+    ]
     assert list(first) == names
-    assert [*first.values()] == ["1", "a, not proven", "1.0000", "2.0000", "80.00", "90.00", "–", "–"]
-    assert [*second.values()] == ["2", "b, not proven", "0.8000", "0.5000", "80.00", "90.00", "1.25", "4.00"]
-    assert [*third.values()] == ["4", "–", "0.4000", "–", "70.00", "–", "2.50", "–"]
-    assert table.best == {(0, 2), (0, 5), (1, 3), (1, 5)}, "nothing to compare with in the third"
+    assert [*first.values()] == ["1", "a, not proven", "b 2.00x", "1.0000", "2.0000", "80.00", "90.00", "–", "–"]
+    assert [*second.values()] == ["2", "b, not proven", "a 1.60x", "0.8000", "0.5000", "80.00", "90.00", "1.25", "4.00"]
+    assert [*third.values()] == ["4", "–", "–", "0.4000", "–", "70.00", "–", "2.50", "–"]
+    assert table.best == frozenset(), "a single pair proves nothing"
 
 
 def test_several_data_sets_have_speed_ups_of_their_own() -> None:
@@ -62,18 +78,39 @@ def test_several_data_sets_have_speed_ups_of_their_own() -> None:
     assert [row["a speed-up"] for row in told(runs)] == ["–", "2.00", "–", "3.00"]
 
 
-def test_ties_are_both_marked_and_failures_have_their_reason() -> None:
-    out = replace(run_of("b", 2, 1.0), status="failed", kind="out of memory")
-    runs = [run_of("a", 1, 1.00001), run_of("b", 1, 1.00002), run_of("a", 2, 1.0), out]
+def test_what_is_proven_is_bold_and_failures_have_their_reason() -> None:
+    runs = [
+        dated(run_of(system, workers, seconds + seed / 1000), seed, "ab".index(system))
+        for seed in range(3)
+        for system, workers, seconds in (("a", 1, 1.0), ("b", 1, 2.0), ("a", 2, 1.0 + 0.1 * seed), ("b", 2, 1.1))
+    ]
     table = table_of(runs)
-    assert table is not None and (0, 2) in table.best and (0, 3) in table.best
-    assert told(runs)[1]["b epoch s"] == "OOM" and told(runs)[1]["b speed-up"] == "–"
+    assert table is not None and table.best == {(0, 3)}, "in the second row it is undecided"
+    first, second = told(runs)
+    assert first["fastest"] == "a" and first["next takes"] == "b 2.00x (2.00 to 2.00)"
+    assert second["fastest"] == "undecided"
+    out = replace(run_of("b", 2, 1.0), status="failed", kind="out of memory")
+    rows = told([run_of("a", 1, 1.0), run_of("b", 1, 1.1), run_of("a", 2, 1.0), out])
+    assert rows[1]["b epoch s"] == "OOM" and rows[1]["b speed-up"] == "–" and rows[1]["fastest"] == "–"
+
+
+def test_many_systems_get_no_columns_of_their_own() -> None:
+    runs = [run_of(f"s{k}", workers, 1.0 + k) for k in range(7) for workers in (1, 2)]
+    assert [*told(runs)[0]] == ["workers", "fastest", "next takes"]
 
 
 def test_no_speed_up_without_several_numbers_of_workers() -> None:
     runs = [run_of(system, 1, 1.0, dataset=dataset) for system in "ab" for dataset in ("cora", "pubmed")]
     keys = ("dataset", "system")
-    assert list(told(runs, keys)[0]) == ["dataset", "fastest", "a epoch s", "b epoch s", "a acc %", "b acc %"]
+    assert list(told(runs, keys)[0]) == [
+        "dataset",
+        "fastest",
+        "next takes",
+        "a epoch s",
+        "b epoch s",
+        "a acc %",
+        "b acc %",
+    ]
     table = table_of(runs, keys)
     assert table is not None and "Speed-up" not in table.caption
 
