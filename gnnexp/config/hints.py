@@ -12,7 +12,6 @@ from gnnexp.components.packages import missing_package
 from gnnexp.components.signature import TARGET, nearest, one_of, parameters_of, unknown
 from gnnexp.config.elsewhere import known_elsewhere
 from gnnexp.config.folders import ConfigFolders, product_sweeps
-from gnnexp.config.meant import meant
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.files.regular import is_folder
 from gnnexp.provenance.older import OF_PLUGINS
@@ -46,8 +45,6 @@ def unknown_choice(group: str, value: object, choices: Iterable[str], folders: C
 
 def _meant(group: str, word: str, folders: ConfigFolders) -> tuple[str, ...]:
     """The overrides that `word` stands for; empty if it is like nothing."""
-    if lines := meant(f"{group}={word}"):
-        return lines
     names = published_names(group, folders)
     by_lower = {name.lower(): lines for name, lines in names.items()}
     if word.lower() in by_lower:

@@ -13,7 +13,7 @@ from gnnexp.components.signature import nearest, one_of, parameters_of_dataclass
 from gnnexp.config.composition import parsed_by_hydra
 from gnnexp.config.folders import ConfigFolders, find_folders
 from gnnexp.config.hints import SLIP, keys_elsewhere, lines_of_key, no_override, unknown_choice
-from gnnexp.config.meant import meant
+from gnnexp.config.meant import meaning_in_words
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import keys_of
 from gnnexp.provenance.older import GONE, KEYS
@@ -194,8 +194,7 @@ def _unknown_key(
     prefix = "".join(f"{up}." for up in parents)
     problem = unknown(key or f"{override.input_line}", value, word, allowed, prefix)
     typed = str(override.input_line).partition("=")[2]
-    fix = _proposal([line for line in meant(f"{prefix}{word}", typed) if composes(line)])
-    fix = fix or _nearest_key(base, word, allowed, typed, composes)
+    fix = meaning_in_words(word, typed, composes) or _nearest_key(base, word, allowed, typed, composes)
     close = nearest(word, allowed)
     if not fix and close and (nearest(word, allowed, SLIP) or composes(f"{prefix}{close}={typed}")):
         fix = problem.fix

@@ -13,15 +13,25 @@ def fix_of(*overrides: str) -> str:
     return str(problem.fix)
 
 
+_BF16 = "train.matmul=bf16 rounds products, train.activations=bf16 the rows between layers"
+
+
 @pytest.mark.parametrize(
     ("overrides", "fix"),
     [
-        (["model=gat", "model.num_heads=8"], "did you mean model.heads=8?"),
-        (["model.num_heads=8"], "choose one of them"),
+        (["model=gat", "model.num_heads=8"], "did you mean model.heads=8? heads are of model=gat"),
+        (["model.num_heads=8"], "heads are of model=gat"),
         (["model=gcn", "model.num_layers=2"], "did you mean model.layers=2?"),
         (["hardware.gpus=2"], "did you mean hardware.workers=2?"),
-        (["train.amp=true"], "did you mean train.activations=bf16?"),
-        (["train.amp=float64"], "did you mean train.dtype=float64 or train.activations=bf16?"),
+        (["train.amp=true"], f"did you mean train.activations=bf16? {_BF16}"),
+        (["train.amp=float64"], f"did you mean train.dtype=float64 or train.activations=bf16? {_BF16}"),
+        (["precision=float64"], f"did you mean train.dtype=float64 or train.activations=bf16? {_BF16}"),
+        (["train.compile=true"], "nothing to turn on: kernels are compiled (model.kernel)"),
+        (["sampler.num_workers=2"], "did you mean sampler.threads=2? ranks are hardware.workers"),
+        (["train.num_nodes=2"], "hardware=slurm_cpu and slurm_gpu have several"),
+        (["tracker.project=x"], "did you mean tracker.experiment=x?"),
+        (["train.scheduler=cosine"], "did you mean scheduler=cosine?"),
+        (["train.epoch=5"], "did you mean train.epochs?"),
         (["train.early_stopping=5"], "did you mean train.patience=5?"),
     ],
 )
@@ -39,11 +49,16 @@ def test_a_slip_is_found_whatever_its_value() -> None:
     assert fix_of("model.hiden=x") == "did you mean model.hidden?"
 
 
+# Values for the keys that take no null, and what is chosen with them.
+_VALUES = {"sampler.fanouts": "[5,5,5]", "sampler.threads": "2", "train.clip_norm": "1.0", "scheduler": "cosine"}
+_CONTEXTS = (["model=sage"], ["model=gat"], ["dataset=planetoid", "dataset.name=cora"], ["hardware=slurm_cpu"])
+
+
 @pytest.mark.parametrize("name", MEANT)
 def test_the_table_names_keys_that_some_configuration_has(name: str) -> None:
     """And no key that a configuration has is in it: its hint would never be shown."""
+    assert MEANT[name].keys or MEANT[name].further
     for line in meant(name):
-        assert any(
-            not draft([f"model={model}", line if "=" in line else f"{line}=null"]).problems for model in ("sage", "gat")
-        ), line
-    assert draft([f"{name}=1"]).problems
+        full = line if "=" in line else f"{line}={_VALUES.get(line, 'null')}"
+        assert any(not draft([*context, full]).problems for context in _CONTEXTS), line
+    assert draft([f"train.{name}=1"]).problems

@@ -16,7 +16,14 @@ from gnnexp.cli.output import Answer
 from gnnexp.cli.running.prepare import CheckedConfig, checked_config
 from gnnexp.cli.running.scripts import print_scripts
 from gnnexp.cli.sweeping.case import CaseState, QueuedCase
-from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish_sweep, reuse_rules_of
+from gnnexp.cli.sweeping.command import (
+    add_and_work,
+    check_added,
+    check_options,
+    command_of,
+    finish_sweep,
+    reuse_rules_of,
+)
 from gnnexp.cli.sweeping.definition import Case, Sweep, load_sweep, sweep_file
 from gnnexp.cli.sweeping.edited import FollowedFile
 from gnnexp.cli.sweeping.known_runs import planned
@@ -66,7 +73,13 @@ def main(options: argparse.Namespace) -> Answer:
             return finish_sweep(queue, options)
         labelled = [(case.label, config) for case, config in zip(sweep.cases, checked, strict=True)]
         read = partial(load_sweep, options.name, options.overrides, full=options.full)
-        queue.follow = FollowedFile(sweep_file(options.name), sweep.cases, read, partial(check_all, **where))
+
+        def check(edited: Sweep) -> list[CheckedConfig]:
+            added = check_all(edited, **where)
+            check_added(checked, added, options.jobs)
+            return added
+
+        queue.follow = FollowedFile(sweep_file(options.name), sweep.cases, read, check)
         add_and_work(queue, labelled, options, launchers)
     return finish_sweep(queue, options)
 

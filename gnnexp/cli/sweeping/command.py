@@ -121,6 +121,22 @@ def _executor(queue: Queue, cases: Sequence[QueuedCase], jobs: int, launchers: L
     return SideBySide(queue.sweep.name, slots)
 
 
+def check_added(planned_first: Sequence[CheckedConfig], added: Sequence[CheckedConfig], jobs: int) -> None:
+    """Whether cases that an edited file adds can go to the executor that the sweep began with.
+
+    Raises:
+        ConfigError: they need more than its slots have, or do not run where the others run.
+    """
+    if all(submits(config.experiment) for config in planned_first):
+        here = [config.composed.run_dir for config in added if not submits(config.experiment)]
+        what = "does not run in the cluster's queue, as the sweep's other cases do"
+        ConfigError.raise_all(
+            [Problem("hardware.launcher", name, what, "make a sweep of its own for such cases") for name in here]
+        )
+    elif jobs > 1:
+        make_slots(jobs, [config.experiment for config in added])
+
+
 def finish_sweep(queue: Queue, options: argparse.Namespace) -> Answer:
     """Show the states of the cases and the report. The exit code is 0 only if all cases finished.
 
