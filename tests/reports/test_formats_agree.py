@@ -21,12 +21,13 @@ SCHEMA = Path(__file__).parents[2] / "docs" / "assets" / "report.schema.json"
 FIELDS = {"mean": "", "half_width": "HalfWidth", "min": "Min", "max": "Max"}
 
 
-def write_run(folder: Path, system: str, seed: int, seconds: float, acc: float) -> None:
+def write_run(folder: Path, system: str, seed: int, seconds: float, acc: float, workers: int) -> None:
     """A run of three epochs; systems of one seed are made one after the other."""
     minute = 2 * seed + (system != "dgl")
-    write_job(folder, uid=f"{system}{seed}", date=f"2026-01-01T00:{minute:02d}", dataset_key="k")
+    write_job(folder, uid=folder.name, date=f"2026-01-01T00:{minute:02d}", dataset_key="k")
     job = json.loads((folder / "job.json").read_text())
-    job["config"] |= {"system": system, "seed": seed}
+    hardware = {**job["config"]["hardware"], "workers": workers}
+    job["config"] |= {"system": system, "seed": seed, "hardware": hardware}
     (folder / "job.json").write_text(json.dumps(job))
     lines = []
     for epoch in range(3):
@@ -36,13 +37,15 @@ def write_run(folder: Path, system: str, seed: int, seconds: float, acc: float) 
     write_result(folder)
 
 
-@pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(params=[1, 2], ids=["one setting", "two settings"])
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
     """Seeds spread far, but the same seed gives both systems nearly the same: only pairs show the difference."""
     monkeypatch.chdir(tmp_path)
-    for seed, (seconds, acc) in enumerate([(0.10, 0.80), (0.20, 0.85), (0.30, 0.90)]):
-        write_run(tmp_path / "all" / f"dgl{seed}", "dgl", seed, seconds, acc)
-        write_run(tmp_path / "all" / f"gsplit{seed}", "gsplit", seed, seconds * (1.5 + seed / 100), acc - 0.001)
+    for workers in range(1, request.param + 1):
+        for seed, (seconds, acc) in enumerate([(0.10, 0.80), (0.20, 0.85), (0.30, 0.90)]):
+            slower, name = seconds * (1.5 + seed / 100), f"{workers}-{seed}"
+            write_run(tmp_path / "all" / f"dgl-{name}", "dgl", seed, seconds, acc, workers)
+            write_run(tmp_path / "all" / f"gsplit-{name}", "gsplit", seed, slower, acc - 0.001, workers)
     return tmp_path
 
 
@@ -59,7 +62,7 @@ def test_the_paired_verdict(made: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert of["acc/test %"]["estimate"] == pytest.approx(-0.1, abs=1e-9)
     assert of["epoch s"]["verdict"] == "differs" and of["epoch s"]["estimate"] == pytest.approx(1.51, abs=1e-3)
     assert of["epoch s"]["95 % interval"]["low"] > 1.4 and of["epoch s"]["pairs"] == 3
-    (answer,) = report(capsys)["tables"]["answer"]["rows"]
+    answer, *_ = report(capsys)["tables"]["answer"]["rows"]
     assert answer["fastest"] == "dgl" and "gsplit 1.51x" in answer["others take"]
 
 
@@ -86,8 +89,8 @@ def test_one_seed_has_the_form_of_three(made: Path, capsys: pytest.CaptureFixtur
     three = report(capsys, "--csv", "--out", "out")["tables"]["table"]["rows"][0]
     header = Path("out/table.csv").read_text().splitlines()[0]
     for seed in (1, 2):
-        shutil.rmtree(made / "all" / f"dgl{seed}")
-        shutil.rmtree(made / "all" / f"gsplit{seed}")
+        for folder in (made / "all").glob(f"*-{seed}"):
+            shutil.rmtree(folder)
     document = report(capsys, "--csv", "--out", "out")
     jsonschema.validate(document, json.loads(SCHEMA.read_text()))
     one = document["tables"]["table"]["rows"][0]
@@ -102,10 +105,12 @@ def test_latex_prints_the_numbers_of_json(made: Path, capsys: pytest.CaptureFixt
     text = Path("out/table.tex").read_text()
     names = [name for name in re.findall(r"\\newcommand\{\\(\w+)\}", text) if not name.endswith(("Caption", "Table"))]
     lines = "\n".join(f"\\typeout{{[{name}=\\{name}]}}" for name in names)
-    inputs = "".join(f"\\input{{{name}.tex}}" for name in ("table", "verdicts", "answer"))
+    others = [name for name in document["tables"] if name != "table"]
+    inputs = "".join(f"\\input{{{name}.tex}}" for name in ("table", *others))
+    tables = " ".join(f"\\out{command_name(name)}Table" for name in others)
     Path("out/main.tex").write_text(
         f"\\documentclass{{article}}\\usepackage{{booktabs,siunitx}}{inputs}\\begin{{document}}"
-        f"\\outTable \\outVerdictsTable \\outAnswerTable {lines}\\end{{document}}"
+        f"\\outTable {tables} {lines}\\end{{document}}"
     )
     command = ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "main.tex"]
     done = subprocess.run(command, cwd="out", capture_output=True, text=True, timeout=120, check=False)
@@ -113,7 +118,8 @@ def test_latex_prints_the_numbers_of_json(made: Path, capsys: pytest.CaptureFixt
     printed = dict(re.findall(r"\[(\w+)=([^]]*)\]", done.stdout.replace("\n", "")))
     for row in document["tables"]["table"]["rows"]:
         for header in ("acc/test %", "epoch s"):
-            start = f"out{command_name(row['system'])}{command_name(header)}"
+            named = command_name(f"{row['system']} {row.get('workers', '')}")
+            start = f"out{named}{command_name(header)}"
             for field, ending in FIELDS.items():
                 assert float(printed[start + ending]) == pytest.approx(
                     row[header][field], abs=5.1e-3 if "%" in header else 5.1e-5

@@ -60,7 +60,8 @@ def settings_table(
             for name in names
         ]
     along = next((number for number, k in enumerate(shared) if keys[k] == _WORKERS), None)
-    sped = few and along is not None and len({labels[along] for labels in settings}) > 1
+    counts = {labels[along] for labels in settings} if few and along is not None else set()
+    sped = len(counts) > 1 and all(count.isdecimal() for count in counts)  # a record may lack it
     if along is not None and sped:
         columns += [(f"{name} speed-up", _speed_ups(settings, name, epoch, along)) for name in names]
     header = (*(keys[k].removeprefix("hardware.") for k in shared), *(title for title, _ in columns))

@@ -75,4 +75,9 @@ def _json_cells(cells: Sequence[str]) -> list[object]:
     """The cells of a column; as numbers, with None for "–", if all of them are numbers."""
     if not all(cell == ABSENT or _NUMBER.fullmatch(cell) for cell in cells):
         return list(cells)
-    return [None if cell == ABSENT else float(cell.replace(",", "")) for cell in cells]
+    return [None if cell == ABSENT else _number(cell.replace(",", "")) for cell in cells]
+
+
+def _number(text: str) -> float | int:
+    """A count stays whole: `2` workers are not 2.0."""
+    return int(text) if text.lstrip("-").isdecimal() else float(text)

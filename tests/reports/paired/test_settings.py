@@ -115,6 +115,14 @@ def test_no_speed_up_without_several_numbers_of_workers() -> None:
     assert table is not None and "Speed-up" not in table.caption
 
 
+def test_records_without_a_number_of_workers_have_no_speed_up() -> None:
+    unknown = [
+        replace(run, config={**run.config, "hardware": {}}) for run in (run_of("a", 1, 1.0), run_of("b", 1, 1.0))
+    ]
+    rows = told([*unknown, run_of("a", 2, 1.0), run_of("b", 2, 1.5)])
+    assert [row["workers"] for row in rows] == ["null", "2"] and "a speed-up" not in rows[0]
+
+
 def test_one_setting_needs_no_table_of_settings() -> None:
     runs = [run_of(system, 1, 1.0) for system in "ab"]
     assert table_of(runs, ("system",)) is None
