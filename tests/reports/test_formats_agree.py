@@ -66,6 +66,15 @@ def test_the_paired_verdict(made: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert answer["fastest"] == "dgl" and "gsplit 1.51x" in answer["others take"]
 
 
+def test_the_sentence_comes_first_and_each_system_is_described(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tables = report(capsys)["tables"]
+    first, *others = tables.values()
+    assert first["heading"].startswith("Fastest: dgl") and not any(table["heading"] for table in others)
+    assert ("settings" in tables) == (len(tables["answer"]["rows"]) > 1)
+    caption = tables["answer"]["caption"]
+    assert "dgl: DGL's data-parallel training on gnnexp's kernels, with host features. gsplit: GSplit: " in caption
+
+
 def test_json_has_its_schema_and_csv_and_parquet_its_numbers(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document = report(capsys, "--csv", "--parquet", "--out", "out")
     jsonschema.validate(document, json.loads(SCHEMA.read_text()))

@@ -311,7 +311,12 @@ def _about_systems(groups: Sequence[RunGroup]) -> str:
     if len(names) > _MOST_SYSTEMS:
         return "What each system is: gnnexp list systems."
     files = {name: product_folder("conf") / "system" / f"{name}.yaml" for name in names}
-    return " ".join(f"{name}: {first_comment(file)}" for name, file in files.items() if file.is_file())
+    return " ".join(f"{name}: {_first_sentence(file)}" for name, file in files.items() if file.is_file())
+
+
+def _first_sentence(file: Path) -> str:
+    """The first sentence of a file's comment, which may go on in the next line."""
+    return first_comment(file).partition(". ")[0].rstrip(".") + "."
 
 
 def _sync(console: Console, folders: Sequence[Path]) -> Answer:

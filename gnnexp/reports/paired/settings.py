@@ -57,6 +57,7 @@ def settings_table(
                 [_mean(column, row.get(name)) for row in settings.values()],
             )
             for column in (epoch, test)
+            if any(column.cell(group).values for group in groups)
             for name in names
         ]
     along = next((number for number, k in enumerate(shared) if keys[k] == _WORKERS), None)

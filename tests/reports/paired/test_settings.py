@@ -115,6 +115,19 @@ def test_no_speed_up_without_several_numbers_of_workers() -> None:
     assert table is not None and "Speed-up" not in table.caption
 
 
+def test_runs_that_were_not_evaluated_have_no_columns_of_accuracy() -> None:
+    runs = [replace(run_of(system, workers, 1.0), summary={}) for system in "ab" for workers in (1, 2)]
+    assert [*told(runs)[0]] == [
+        "workers",
+        "fastest",
+        "next takes",
+        "a epoch s",
+        "b epoch s",
+        "a speed-up",
+        "b speed-up",
+    ]
+
+
 def test_records_without_a_number_of_workers_have_no_speed_up() -> None:
     unknown = [
         replace(run, config={**run.config, "hardware": {}}) for run in (run_of("a", 1, 1.0), run_of("b", 1, 1.0))
