@@ -8,9 +8,9 @@ PYTHON ?= $(shell for one in $(PYTHONS); do if $$one $(FITS); then echo $$one; b
 TORCH ?= $(shell grep '^torch==' constraints.txt)
 # For the tests of Triton's kernels without a GPU. CUDA builds of torch bring the version that they need.
 TRITON ?= triton==3.9.0
-# Test processes side by side; many tests start ranks of their own, and wait for them. `make test` has 4 if none are given.
+# Test processes side by side; many tests start ranks of their own, and wait for them. `make test` has 3 if none are given.
 TEST_JOBS ?= 2
-QUICK_JOBS = $(if $(filter file,$(origin TEST_JOBS)),4,$(TEST_JOBS))
+QUICK_JOBS = $(if $(filter file,$(origin TEST_JOBS)),3,$(TEST_JOBS))
 VENV := .venv
 BIN := $(VENV)/bin
 # Files that say what has been installed: what users need, and what is installed when it is first needed.

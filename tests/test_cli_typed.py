@@ -92,6 +92,7 @@ def test_every_row_is_answered(row: tuple[str, str], said: Said, workplace: Path
     assert "fix: " in err and "Traceback" not in err and sorted(workplace.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_every_hint_composes() -> None:
     folders = find_folders(None)
     for group in folders.groups():

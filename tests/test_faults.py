@@ -241,6 +241,7 @@ def heard() -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.interpreter
+@pytest.mark.slow
 def test_nothing_listens_on_anything_but_the_loopback(watched: Watched) -> None:
     assert watched.code == 0 and len(curve(str(watched.folder / "runs" / "one"))) == 8, watched.err
     assert watched.listened == {"127.0.0.1"}

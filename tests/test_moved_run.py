@@ -83,6 +83,7 @@ def test_a_run_whose_directory_is_replaced_ends_and_goes_on_in_the_old_one(
     assert epochs == [*range(len(epochs))] and position["epoch"] <= len(epochs), "the next attempt leaves no gap"
 
 
+@pytest.mark.slow
 def test_a_removed_run_ends_in_words(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert _run_and(lambda run_dir: shutil.rmtree(run_dir, ignore_errors=True), tmp_path) == 1
     said = capfd.readouterr().err

@@ -117,6 +117,7 @@ def test_a_multirun_skips_what_has_finished(place: Path, capsys: pytest.CaptureF
     assert statuses(place / "again") == ["finished"] * 2
 
 
+@pytest.mark.slow
 def test_jobs_that_are_wrong_or_whose_folder_is_taken_have_failed_and_the_others_go_on_once(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -149,6 +150,7 @@ def test_a_dry_run_of_invalid_jobs_ends_with_2(capsys: pytest.CaptureFixture[str
         assert capsys.readouterr().err.count("sampler.fanouts=") >= wrong
 
 
+@pytest.mark.slow
 def test_names_may_have_any_characters(place: Path) -> None:
     words = [
         *PRETENDED,
@@ -171,6 +173,7 @@ def test_jobs_run_side_by_side(place: Path) -> None:
     assert len(places) == 2 and not set(places[0]["cores"]) & set(places[1]["cores"])
 
 
+@pytest.mark.slow
 def test_an_interrupted_job_is_the_last_and_goes_on(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = [*PRETENDED, "seed=0,1", "hydra.sweep.dir=jobs", "hydra.sweeper.max_batch_size=1"]
     interrupted = Outcome(130, "interrupted", "interrupted by SIGINT", "interrupted by SIGINT", "interrupted")

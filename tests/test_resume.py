@@ -168,6 +168,7 @@ def test_a_signal_between_two_epochs_is_heard(ranks, what):
 
 
 @pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.slow
 def test_dgls_loop_goes_on_from_the_end_of_an_epoch_bit_for_bit(ranks, size):
     config = configured(REFERENCE, dtype="float32")
     expected, _ = undisturbed(ranks, size, config)

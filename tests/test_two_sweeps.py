@@ -141,6 +141,7 @@ def test_a_begun_run_that_executed_other_code_is_left_alone(sweeps: Path) -> Non
     assert run_command(["sweep", "one.yaml", "seed=0"]) == 0 and len(all_there()) == 2
 
 
+@pytest.mark.slow
 def test_a_rerun_runs_again_what_was_there_and_not_what_came_since(sweeps: Path) -> None:
     assert run_command(["sweep", "one.yaml", "seed=1"]) == run_command(["sweep", "one.yaml", "seed=0"]) == 0
     before = {run: (Path(run) / "result.json").read_bytes() for run in all_there()}
@@ -243,6 +244,7 @@ def test_a_case_is_submitted_once(place: Path, monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 @pytest.mark.interpreter
+@pytest.mark.slow
 def test_a_case_that_is_interrupted_before_its_ranks_start_has_not_failed(
     sweeps: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:

@@ -27,6 +27,7 @@ def files_below(folder: Path) -> set[str]:
     return {path.name for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_the_best_model_is_stored_and_loaded(
     tmp_path: Path, mlflow_store: Callable[[Path], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,7 @@ def said(capsys: Any, *words: str) -> tuple[int, str, str]:
     return code, *capsys.readouterr()
 
 
+@pytest.mark.slow
 def test_data_prints_a_command_that_runs(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own").mkdir()

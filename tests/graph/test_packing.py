@@ -40,6 +40,7 @@ def same(found: Block, expected: Block) -> None:
 
 @settings(max_examples=100)
 @given(st.sampled_from([0, 3]).flatmap(graphs), NEEDS, st.data())
+@pytest.mark.slow
 def test_a_block_survives_its_packet(graph: Graph, needs: BlockNeeds, data: st.DataObject) -> None:
     """Int32 and int64 ids, no targets at all, added self loops (-1), with and without identity and types."""
     if graph.edge_types is None:

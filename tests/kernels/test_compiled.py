@@ -45,6 +45,7 @@ def _versions(folder: Path) -> dict[int, int]:
 
 
 @pytest.mark.interpreter
+@pytest.mark.slow
 def test_versions_saved_at_once_are_kept_apart(tmp_path):
     (tmp_path / "adding.py").write_text(MODULE)
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
@@ -63,6 +64,7 @@ def test_versions_saved_at_once_are_kept_apart(tmp_path):
 
 
 @pytest.mark.interpreter
+@pytest.mark.slow
 def test_a_process_says_once_that_it_compiles_and_nothing_if_it_loads(tmp_path: Path) -> None:
     (tmp_path / "adding.py").write_text(MODULE)
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}

@@ -27,6 +27,7 @@ print(json.dumps(loaded_kernels()))
 
 
 @pytest.mark.interpreter
+@pytest.mark.slow
 def test_another_process_loads_the_same_kernels_and_starts_no_thread() -> None:
     rows = torch.arange(12, dtype=torch.float32).reshape(4, 3)
     gather_rows(rows, torch.tensor([2, 0]))

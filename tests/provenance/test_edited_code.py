@@ -60,6 +60,7 @@ def command(*arguments: str) -> int:
     return run_command(list(arguments))
 
 
+@pytest.mark.slow
 def test_a_sweep_is_run_again_when_its_code_was_edited(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert sweep() == 0
     assert sweep() == 0 and "1 finished before" in capsys.readouterr().out

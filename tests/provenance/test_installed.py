@@ -52,6 +52,7 @@ def site_packages(tmp_path_factory: pytest.TempPathFactory, wheels: tuple[Path, 
 
 
 @pytest.mark.interpreter
+@pytest.mark.slow
 def test_a_wheel_carries_every_file_of_data(wheels: tuple[Path, Path]) -> None:
     wheel, from_sdist = wheels
     carried = files_of(wheel)
@@ -75,6 +76,7 @@ def test_a_wheel_carries_every_file_of_data(wheels: tuple[Path, Path]) -> None:
 
 
 @pytest.mark.interpreter
+@pytest.mark.slow
 def test_a_wheel_gives_the_keys_of_the_checkout(site_packages: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(site_packages)}
     done = subprocess.run(

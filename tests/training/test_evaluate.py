@@ -236,6 +236,7 @@ def test_what_is_sent_goes_once_to_every_other_machine(ranks, nodes, memory, tmp
 
 
 @pytest.mark.interpreter
+@pytest.mark.slow
 def test_a_killed_rank_leaves_no_file(tmp_path):
     """It is killed while the first hidden layer is being written."""
     code = (

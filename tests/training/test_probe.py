@@ -49,6 +49,7 @@ def test_nor_does_one_with_a_pipeline(ranks) -> None:
     assert ranks(2).run(_left, config, None) == [[], []]
 
 
+@pytest.mark.slow
 def test_nor_does_dgls(ranks) -> None:
     """DDP keeps its hook in C++, where the garbage collector does not look."""
     pytest.importorskip("dgl")

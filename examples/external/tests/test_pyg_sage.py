@@ -33,6 +33,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_it_learns(workers: int) -> None:
     words = ["system=pyg_sage", "--config-dir", "conf", f"hardware.workers={workers}", *OVERRIDES]
     assert run_command(["run", *words]) == 0

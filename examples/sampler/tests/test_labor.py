@@ -29,6 +29,7 @@ def sampler_of(graph, fanouts, kind=LaborOptions):
 
 @settings(max_examples=30, deadline=None)
 @given(graphs(), st.lists(st.sampled_from([-1, 1, 2, 5]), min_size=1, max_size=3), st.data())
+@pytest.mark.slow
 def test_draws_are_in_edges_and_do_not_depend_on_who_else_is_there(graph, fanouts, data):
     sampler = sampler_of(graph, fanouts)
     everyone = torch.tensor(data.draw(st.permutations(range(graph.num_nodes))))

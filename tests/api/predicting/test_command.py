@@ -85,6 +85,7 @@ OPTIONS = (
 )
 
 
+@pytest.mark.slow
 def test_other_tables_have_the_numbers_of_the_training_tables(trains: Trains, tmp_path: Path, capsys: Any) -> None:
     """One of two components alone has the predictions that it has in the run, with labels and without."""
     run_dir = trains(*OPTIONS, f"dataset.path={shops(tmp_path / 'own')}", *SMALL, size=1)
@@ -180,6 +181,7 @@ TYPED = (
 )
 
 
+@pytest.mark.slow
 def test_links_are_scored_by_their_ids_and_relations(trains: Trains, tmp_path: Path, capsys: Any) -> None:
     run_dir = trains(*TYPED, f"dataset.path={authors(tmp_path / 'own')}", *SMALL)
     code, _, err = said(capsys, "predict", str(run_dir), "--out", "test.csv")

@@ -44,6 +44,7 @@ ERRORS = {
 }
 
 
+@pytest.mark.slow
 def test_an_error_while_a_case_is_prepared_ends_no_sweep(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of three cases every one fails in its own way, and the fourth one runs."""
     (workplace / "mypartitioner.py").write_text(

@@ -83,6 +83,7 @@ def preset(system: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_every_system_gets_the_same_trials_and_a_preset(capsys: pytest.CaptureFixture[str], ranks: Pretended) -> None:
     write(f"{{distributions: {RANGES}, trials: 3, batch: 2}}")
     code, found = answer(capsys)
@@ -327,6 +328,7 @@ def test_unequal_budgets_are_named() -> None:
     assert describe_budgets([]) == ""
 
 
+@pytest.mark.slow
 def test_a_search_does_not_go_on_with_another_optuna(
     capsys: pytest.CaptureFixture[str], ranks: Pretended, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -202,6 +202,7 @@ def test_what_differs_heads_a_row_and_what_was_not_recorded_is_no_number(tmp_pat
     ]
 
 
+@pytest.mark.slow
 def test_the_command_takes_a_kind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

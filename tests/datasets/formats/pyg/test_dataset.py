@@ -94,6 +94,7 @@ def test_the_key_is_of_content(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("weighted", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_the_printed_command_trains_as_the_same_graph(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], weighted: bool
 ) -> None:

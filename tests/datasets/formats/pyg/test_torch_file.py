@@ -224,6 +224,7 @@ def test_a_sparse_tensor_must_be_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.interpreter
+@pytest.mark.slow
 def test_the_pickle_of_torch_needs_no_torch_geometric(tmp_path: Path) -> None:
     """A process in which torch_geometric cannot be imported reads PyG's own objects."""
     import subprocess
