@@ -95,7 +95,7 @@ $(DOCS): $(USERS)
 run: setup ## the quickstart sweep: DGL's training loop against gnnexp's, on real data, with two workers
 	$(BIN)/gnnexp sweep quickstart
 
-test: for-tests ## the test suite (about 9 minutes on 2 cores); prints the ten slowest tests
+test: for-tests ## the test suite (about 8 minutes on 2 cores); prints the ten slowest tests
 	GNNEXP_LISTED_KERNELS=1 $(BIN)/python -m pytest -n $(QUICK_JOBS) --dist worksteal --ignore tests/docs
 
 # One thread for each rank: the tests run several ranks side by side.

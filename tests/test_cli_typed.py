@@ -283,6 +283,7 @@ def recorded(run_dir: str) -> dict[str, Any]:
     return config
 
 
+@pytest.mark.slow
 def test_a_run_is_made_again_from_its_record(first: Path, said: Said) -> None:
     for origin in ("runs/first", "latest", "runs/first/config.yaml"):
         code, out, err = said("run", "--from", origin, "--json")

@@ -250,6 +250,7 @@ def test_nothing_listens_on_anything_but_the_loopback(watched: Watched) -> None:
 
 
 @pytest.mark.interpreter
+@pytest.mark.slow
 def test_secrets_of_the_environment_are_nowhere(watched: Watched) -> None:
     assert watched.code == 0 and SECRET not in watched.out + watched.err
     files = [path for path in watched.folder.rglob("*") if path.is_file()]

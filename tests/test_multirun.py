@@ -165,6 +165,7 @@ def test_names_may_have_any_characters(place: Path) -> None:
     assert multirun(*words, "name='a/b'") == 1 and (place / "runs" / "sweeps" / "a_b.json").exists(), "in words"
 
 
+@pytest.mark.slow
 def test_jobs_run_side_by_side(place: Path) -> None:
     assert multirun(*PRETENDED, "seed=0,1", "hydra.sweep.dir=jobs", "--jobs", "2") == 0
     places = [

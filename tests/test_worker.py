@@ -30,6 +30,7 @@ print(threads, sorted(set(sys.modules) - before))
 
 
 @pytest.mark.interpreter
+@pytest.mark.slow
 def test_a_fork_has_nothing_left_to_import() -> None:
     said = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=True).stdout
     assert said.strip() == "1 []"

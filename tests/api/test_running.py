@@ -102,6 +102,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.interpreter
+@pytest.mark.slow
 def test_ctrl_c_ends_the_ranks_and_raises(place: Path) -> None:
     """In a process whose `__main__` has no file and no guard."""
     process = subprocess.Popen(

@@ -75,6 +75,7 @@ def test_a_sweep_is_run_again_when_its_code_was_edited(workplace: Path, capsys: 
     assert set(provenance["code"]["own"]) == {"mymodel"} and provenance["repositories"] == []
 
 
+@pytest.mark.slow
 def test_runs_of_another_kind_of_machine_are_found_and_not_taken(
     workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,6 +82,7 @@ def _becomes(process: psutil.Process, name: str) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_a_command_starts_forks_too(tmp_path: Path) -> None:
     """The starter of a run is a child of the run, and no interpreter: this takes a source of the run's own."""
     command = [

@@ -244,6 +244,7 @@ def wrong_pairs(capsys: Any, run_dir: Path, folder: Path) -> None:
     assert code == 2 and "was trained for links" in err
 
 
+@pytest.mark.slow
 def test_a_dataset_without_ids_has_numbers_and_its_graph_is_prepared_again(
     trains: Trains, tmp_path: Path, capsys: Any
 ) -> None:

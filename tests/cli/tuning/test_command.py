@@ -140,6 +140,7 @@ def test_a_trial_that_diverges_has_no_value_and_is_not_tried_again(
     assert answer(capsys)[0] == 0 and len(ranks.launched) == 3
 
 
+@pytest.mark.slow
 def test_a_trial_that_is_worse_than_the_median_is_pruned(capsys: pytest.CaptureFixture[str], ranks: Pretended) -> None:
     write(
         f"{{distributions: {RANGES}, trials: 8, pruner: median}}",
