@@ -161,7 +161,7 @@ def _best_rows(groups: Sequence[RunGroup], keys: Sequence[str], column: Measured
     place = contender_place(keys)
     if place is None or not column.better or not groups:
         return []
-    shared, sign = setting_places(groups, place), 1 if column.better == "lower" else -1
+    shared, sign = setting_places(groups, keys, place), 1 if column.better == "lower" else -1
     settings: dict[tuple[str, ...], list[tuple[int, StatisticsCell]]] = {}
     for row, group in enumerate(groups):
         if (cell := column.cell(group)).values:

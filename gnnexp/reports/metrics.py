@@ -109,8 +109,8 @@ def epoch_value(epoch: Mapping[str, float], metric: str) -> float:
 
 
 def values_of(runs: Sequence[RecordedRun], metric: str) -> list[float]:
-    """The values of all runs that recorded the metric."""
-    return [value for run in runs if not math.isnan(value := value_of(run, metric))]
+    """The finite values of all runs that recorded the metric: an infinite one cannot be drawn, and tables name it."""
+    return [value for run in runs if math.isfinite(value := value_of(run, metric))]
 
 
 def unrecorded(runs: Sequence[RecordedRun], metrics: Iterable[str]) -> list[str]:

@@ -19,6 +19,7 @@ from gnnexp.reports.metrics import (
     unit_problems,
     unrecorded,
     value_of,
+    values_of,
 )
 
 EPOCHS = [
@@ -163,3 +164,8 @@ def test_seconds_until_a_target_is_reached() -> None:
     falling = replace(run, epochs=epochs, summary={"mse/val": 0.1})
     assert [seconds_to(target, falling) for target in (0.5, 0.4, 0.15)] == [20.0, 22.0, 24.0]
     assert math.isnan(seconds_to(0.05, falling)) and math.isnan(seconds_to(0.5, run))
+
+
+def test_an_infinite_value_is_not_drawn() -> None:
+    runs = [figure_run("a", seconds) for seconds in (1.0, math.inf, math.nan, 2.0)]
+    assert values_of(runs, "time/epoch_s") == [1.0, 2.0]

@@ -83,12 +83,12 @@ def _bars(axes: Axes, series: Mapping[str, RunGroup]) -> None:
         walls, [p - 0.36 for p in places], [p + 0.36 for p in places], colors="black", label="epoch, slowest rank"
     )
     for place, wall, top in zip(places, walls, tops, strict=True):
-        if not math.isnan(wall):
+        if math.isfinite(wall):
             axes.annotate(
                 f"{wall:.3g} s", (place, max(wall, top)), (0, 3), textcoords="offset points", ha="center", fontsize=8
             )
     name_bars(axes, series)
-    axes.set_ylim(0, 1.15 * max([*tops, *(wall for wall in walls if not math.isnan(wall)), 1e-9]))
+    axes.set_ylim(0, 1.15 * max([*tops, *(wall for wall in walls if math.isfinite(wall)), 1e-9]))
     axes.set_ylabel("seconds per epoch")
 
 
@@ -99,4 +99,4 @@ def _seconds(group: RunGroup) -> dict[str, float]:
 
 
 def _drawn(seconds: float) -> float:
-    return 0.0 if math.isnan(seconds) else seconds
+    return seconds if math.isfinite(seconds) else 0.0

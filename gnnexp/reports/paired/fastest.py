@@ -8,19 +8,19 @@ from dataclasses import dataclass
 
 from gnnexp.measure.phases import PHASES
 from gnnexp.record.runs import MACHINE, RecordedRun
-from gnnexp.reports.comparison import MeasuredColumn, some_names, spread_notes, usual_columns
+from gnnexp.reports.comparison import MeasuredColumn, lost_notes, some_names, spread_notes, usual_columns
 from gnnexp.reports.labels import differing_keys, flat_values, said
 from gnnexp.reports.metrics import value_of
 from gnnexp.reports.paired.statistics import ALPHA, LEAST_PAIRS, Verdict
 from gnnexp.reports.paired.verdicts import Margins, PairedResult, paired_with
 from gnnexp.reports.tables.cells import ABSENT, TableCell
-from gnnexp.reports.tables.groups import RunGroup, contender_place, labels_at, setting_places
+from gnnexp.reports.tables.groups import RunGroup, contender_place, labels_at, mixtures, setting_places
 from gnnexp.reports.tables.table import ReportTable
 
 EPOCH = "time/epoch_s"
 # The name of the table, and the header of its first column behind the labels of a setting.
 ANSWER, FASTEST = "answer", "fastest"
-UNDECIDED = "undecided"
+UNDECIDED, EQUAL = "undecided", "equal"
 # What the sentence above all settings begins with.
 HEADING = "Fastest: "
 # Phases that together explain this share of a difference are named, at most so many.
@@ -55,7 +55,7 @@ class SettingAnswer:
 
     Attributes:
         labels: what the contenders share.
-        fastest: the row with the least seconds of an epoch.
+        fastest: the row with the least seconds of an epoch, unless pairs of runs prove another one faster.
         rivals: the other rows, by their seconds, each with its pairs against the fastest in seconds and in accuracy.
         place: place of the contenders' name among the labels.
     """
@@ -76,7 +76,7 @@ def setting_answers(groups: Sequence[RunGroup], keys: Sequence[str], margins: Ma
     place = contender_place(keys)
     if place is None or not groups:
         return []
-    shared = setting_places(groups, place)
+    shared = setting_places(groups, keys, place)
     test, epoch = usual_columns(groups)[:2]
     settings: dict[tuple[str, ...], list[RunGroup]] = {}
     for group in groups:
@@ -93,8 +93,14 @@ def _answer(
     margins: Margins,
 ) -> SettingAnswer:
     test, epoch = columns
-    fastest, *others = sorted(rows, key=lambda group: epoch.cell(group).mean)
-    times = paired_with(fastest, others, epoch, margins, ALPHA)
+    ordered = sorted(rows, key=lambda group: epoch.cell(group).mean)
+    for _ in rows:  # the least mean may be of other seeds than its rivals'
+        fastest, *others = ordered
+        times = paired_with(fastest, others, epoch, margins, ALPHA)
+        faster = [time.rival for time in times if time.verdict is Verdict.DIFFERS and time.estimate < 1]
+        if not faster:
+            break
+        ordered = [faster[0], *(row for row in ordered if row is not faster[0])]
     shares = paired_with(fastest, others, test, margins, ALPHA)
     return SettingAnswer(labels, fastest, tuple(zip(times, shares, strict=True)), place)
 
@@ -103,7 +109,7 @@ def answer_table(answers: Sequence[SettingAnswer], groups: Sequence[RunGroup], k
     """A row per setting: the fastest system, why, at what accuracy, whether all are exact, and what else differs."""
     place = contender_place(keys)
     assert place is not None, "there is an answer"
-    shared = setting_places(groups, place)
+    shared = setting_places(groups, keys, place)
     header = (
         *(keys[k].removeprefix("hardware.") for k in shared),
         FASTEST,
@@ -127,8 +133,21 @@ def answer_table(answers: Sequence[SettingAnswer], groups: Sequence[RunGroup], k
         )
         for answer in answers
     ]
-    caption = " ".join(filter(None, (in_all(groups), *spread_notes(groups), _CAPTION, _left_out(groups))))
-    return ReportTable(header, tuple(rows), caption, _heading(answers, header[: len(shared)]))
+    notes = (
+        in_all(groups),
+        *spread_notes(groups),
+        *_mixed(groups),
+        *lost_notes(groups, ()),
+        _CAPTION,
+        _left_out(groups),
+    )
+    caption = " ".join(filter(None, notes))
+    return ReportTable(header, tuple(rows), caption, _heading(answers, groups, keys, place))
+
+
+def _mixed(groups: Sequence[RunGroup]) -> list[str]:
+    differing = mixtures(groups)
+    return [f"Some rows combine runs that differ in {', '.join(differing)}."] if differing else []
 
 
 def _left_out(groups: Sequence[RunGroup]) -> str:
@@ -163,28 +182,36 @@ def in_all(groups: Sequence[RunGroup]) -> str:
     return f"In all runs: {', '.join(shared)}." if shared else ""
 
 
-def _heading(answers: Sequence[SettingAnswer], keys: Sequence[str]) -> str:
+def _heading(answers: Sequence[SettingAnswer], groups: Sequence[RunGroup], keys: Sequence[str], contender: int) -> str:
     """Which system is fastest over all settings, which are not exact, and which options make the comparison unfair."""
-    first = f"{HEADING}{_fastest(answers[0])}." if len(answers) == 1 else _over_settings(answers, keys)
-    return " ".join(filter(None, (first, _all_exact(answers), _unlike(answers))))
+    count = len({labels_at(group, setting_places(groups, keys, contender)) for group in groups})
+    first = (
+        f"{HEADING}{_fastest(answers[0])}." if count == 1 else _over_settings(answers, keys, groups, contender, count)
+    )
+    return " ".join(filter(None, (first, _all_exact(groups, contender), _unlike(answers))))
 
 
-def _over_settings(answers: Sequence[SettingAnswer], keys: Sequence[str]) -> str:
-    """How often each system is fastest, and where if that is rare. `keys` name the labels of a setting."""
+def _over_settings(
+    answers: Sequence[SettingAnswer], keys: Sequence[str], groups: Sequence[RunGroup], contender: int, count: int
+) -> str:
+    """How often each system is fastest among `count` settings, and where if that is rare."""
+    shared = [keys[place] for place in setting_places(groups, keys, contender)]
     places: dict[str, list[str]] = {}
     for answer in answers:
-        place = " ".join(said(key, label) for key, label in zip(keys, answer.labels, strict=True))
-        places.setdefault(in_short(answer), []).append(place)
-    names = sorted(places, key=lambda name: (name == UNDECIDED, -len(places[name])))
+        labels = zip(shared, answer.labels, strict=True)
+        places.setdefault(in_short(answer), []).append(" ".join(said(key, label) for key, label in labels))
+    names = sorted(places, key=lambda name: (name in (UNDECIDED, EQUAL), -len(places[name])))
     told = ", ".join(f"{name} in {len(places[name])}" for name in names)
-    usual = max(places, key=lambda name: len(places[name]))
+    usual = max(places, key=lambda name: len(places[name])) if len(answers) == count else ""
     rare = [name for name in names if name != usual and len(places[name]) <= _MOST_RARE]
     named = "; ".join(f"{name}: {', '.join(places[name])}" for name in rare)
-    return f"{HEADING}{told} of {len(answers)} settings{f' ({named})' if named else ''}."
+    others = f", {count - len(answers)} without a rival" if len(answers) < count else ""
+    return f"{HEADING}{told} of {count} settings{others}{f' ({named})' if named else ''}."
 
 
-def _all_exact(answers: Sequence[SettingAnswer]) -> str:
-    inexact = sorted({name for answer in answers for name in _inexact(answer)})
+def _all_exact(groups: Sequence[RunGroup], contender: int) -> str:
+    """All rows, also those that nobody is compared with."""
+    inexact = sorted({group.labels[contender] for group in groups if group.runs and _approximation(group.runs)})
     return f"Not exact, or not known: {some_names(inexact)}." if inexact else "All train exactly."
 
 
@@ -196,33 +223,52 @@ def _unlike(answers: Sequence[SettingAnswer]) -> str:
 
 
 def in_short(answer: SettingAnswer) -> str:
-    """The fastest system, with how sure that is; or that it is undecided."""
-    return _fastest(answer).partition(":")[0]
+    """The fastest system, with how sure that is; or that it is undecided, or that several are equal."""
+    if _num_pairs(answer) < LEAST_PAIRS:
+        return f"{answer.name}, not proven"
+    return _fastest(answer).partition(":")[0] if _as_fast(answer) else answer.name
 
 
 def _as_fast(answer: SettingAnswer) -> list[str]:
     """The rivals that may be as fast."""
-    return [time.rival.labels[answer.place] for time, _ in answer.rivals if time.verdict is not Verdict.DIFFERS]
+    return [time.rival.labels[answer.place] for time, _ in answer.rivals if not _is_slower(time)]
+
+
+def _is_slower(time: PairedResult) -> bool:
+    return time.verdict is Verdict.DIFFERS and time.estimate > 1
 
 
 def _fastest(answer: SettingAnswer) -> str:
     """The fastest system, or that it is undecided among several, or that the runs are too few to decide anything."""
-    pairs = max(len(time.difference.differences) for time, _ in answer.rivals)
+    pairs = _num_pairs(answer)
     if pairs < LEAST_PAIRS:
         return f"{answer.name}, not proven: {pairs} pair{'s' if pairs != 1 else ''} of runs"
     near = _as_fast(answer)
-    return f"{UNDECIDED}: {' or '.join((answer.name, *near))}" if near else answer.name
+    if not near:
+        return answer.name
+    equal = all(time.verdict is Verdict.EQUAL or _is_slower(time) for time, _ in answer.rivals)
+    return f"{EQUAL if equal else UNDECIDED}: {' or '.join((answer.name, *near))}"
+
+
+def _num_pairs(answer: SettingAnswer) -> int:
+    return max(len(time.difference.differences) for time, _ in answer.rivals)
+
+
+def _ratio_of_means(time: PairedResult) -> float:
+    """NaN if the fastest took no time."""
+    least = time.column.cell(time.against).mean
+    return time.column.cell(time.rival).mean / least if least > 0 else math.nan
 
 
 def _times(answer: SettingAnswer, time: PairedResult) -> str:
     """How many times as long a rival takes, the interval of that, and whether it is slower."""
     name, count = time.rival.labels[answer.place], len(time.difference.differences)
     if not count:
-        return f"{name} {time.column.cell(time.rival).mean / time.column.cell(time.against).mean:.2f}x, no pair"
+        return f"{name} {_ratio_of_means(time):.2f}x, no pair"
     if count < LEAST_PAIRS:
         return f"{name} {time.estimate:.2f}x"
     low, high = time.interval
-    verdict = "slower" if time.verdict is Verdict.DIFFERS else time.text
+    verdict = ("slower" if _is_slower(time) else "faster") if time.verdict is Verdict.DIFFERS else time.text
     return f"{name} {time.estimate:.2f}x (95 %: {low:.2f} to {high:.2f}; {count} pairs), {verdict}"
 
 
@@ -231,8 +277,7 @@ def next_takes(answer: SettingAnswer) -> str:
     time, _ = answer.rivals[0]
     low, high = time.interval
     interval = f" ({low:.2f} to {high:.2f})" if len(time.difference.differences) >= LEAST_PAIRS else ""
-    ratio = time.column.cell(time.rival).mean / time.column.cell(time.against).mean
-    estimate = time.estimate if time.difference.differences else ratio
+    estimate = time.estimate if time.difference.differences else _ratio_of_means(time)
     return f"{time.rival.labels[answer.place]} {estimate:.2f}x{interval}"
 
 
@@ -250,7 +295,7 @@ def _why(answer: SettingAnswer, time: PairedResult) -> str:
     if reasons:
         reasons[-1] += f" ({100 * covered:.0f} % of the difference)"
     sent = [_bytes(group) for group in (rival, fastest)]
-    if sent[0] != sent[1]:
+    if sent[0] != sent[1] and not any(map(math.isnan, sent)):
         reasons.append(f"sends {sent[0]:.3g} MB ({answer.name}: {sent[1]:.3g} MB)")
     return f"{rival.labels[answer.place]}: {', '.join(reasons)}" if reasons else ""
 
@@ -265,25 +310,26 @@ def _mean(group: RunGroup, metric: str) -> float:
 
 
 def _bytes(group: RunGroup) -> float:
-    """Bytes that all ranks send in an epoch, in units of 10^6, mean over the runs."""
+    """Bytes that all ranks send in an epoch, in units of 10^6, mean over the runs; NaN if nobody counted them."""
     recorded = {name for run in group.runs if run.epochs for name in run.epochs[-1]}
     names = sorted(name for name in recorded if name.startswith("comm/bytes_"))
+    if not names and any("external" in run.facts for run in group.runs):
+        return math.nan
     return sum(_mean(group, name) for name in names) / 1e6
 
 
 def _accuracy(answer: SettingAnswer) -> str:
     test = answer.rivals[0][1].column
     cell = test.cell(answer.fastest)
-    if not cell.values:
-        return ABSENT
+    if not cell.values or len({run.best("test")[0] for group in _contenders(answer) for run in group.runs}) > 1:
+        return ABSENT  # several metrics are not compared
     others = [_share(answer, share) for _, share in answer.rivals if share.difference.differences]
     return "\n".join(filter(None, (f"{answer.name} {test.header} {cell.text}", *others, _still_improving(answer))))
 
 
 def _still_improving(answer: SettingAnswer) -> str:
     """The systems whose validation metric was best in the last epoch of all runs, so that accuracy is not final."""
-    groups = (answer.fastest, *(time.rival for time, _ in answer.rivals))
-    names = [group.labels[answer.place] for group in groups if all(map(_ended_at_best, group.runs))]
+    names = [group.labels[answer.place] for group in _contenders(answer) if all(map(_ended_at_best, group.runs))]
     return f"best in the last epoch, longer training may raise it: {', '.join(names)}" if names else ""
 
 
@@ -307,10 +353,13 @@ def _exact(answer: SettingAnswer) -> str:
     return "\n".join(f"{name}: {what}" for name, what in _inexact(answer).items()) or "all"
 
 
+def _contenders(answer: SettingAnswer) -> list[RunGroup]:
+    return [answer.fastest, *(time.rival for time, _ in answer.rivals)]
+
+
 def _inexact(answer: SettingAnswer) -> dict[str, str]:
     """What each system approximates that is not exact."""
-    groups = (answer.fastest, *(time.rival for time, _ in answer.rivals))
-    return {group.labels[answer.place]: what for group in groups if (what := _approximation(group.runs))}
+    return {group.labels[answer.place]: what for group in _contenders(answer) if (what := _approximation(group.runs))}
 
 
 def _approximation(runs: Sequence[RecordedRun]) -> str:
@@ -334,24 +383,28 @@ def _differing(answer: SettingAnswer, time: PairedResult) -> str:
 
 def _confounders(answer: SettingAnswer, time: PairedResult) -> str:
     """Keys that change what is computed and that differ between a rival's run and its partner."""
-    ours, theirs = _first_pair(time)
     shown = [
         f"{key.removesuffix('._target_')} {_value(theirs, key)} ({answer.name}: {_value(ours, key)})"
-        for key in _unlike_keys(time)
+        for key, (ours, theirs) in _unlike_keys(time).items()
     ]
     more = len(shown) - _MOST_KEYS
     names = shown if more <= 0 else [*shown[:_MOST_KEYS], f"{more} more"]
     return f"{time.rival.labels[answer.place]}: {', '.join(names)}" if names else ""
 
 
-def _first_pair(time: PairedResult) -> tuple[RecordedRun, RecordedRun]:
-    return time.pairs.pairs[0] if time.pairs.pairs else (time.against.runs[0], time.rival.runs[0])
+def _pairs_of(time: PairedResult) -> Sequence[tuple[RecordedRun, RecordedRun]]:
+    return time.pairs.pairs or ((time.against.runs[0], time.rival.runs[0]),)
 
 
-def _unlike_keys(time: PairedResult) -> list[str]:
-    """Keys that change what is computed and that differ in the first pair."""
-    configs = [flat_values({name: run.config.get(name) for name in _CHANGES_RESULT}) for run in _first_pair(time)]
-    return _outermost(sorted(key for key in differing_keys(configs) if not key.startswith(_CHANGES_NONE)))
+def _unlike_keys(time: PairedResult) -> dict[str, tuple[RecordedRun, RecordedRun]]:
+    """Keys that change what is computed and that differ in some pair, each with the first pair that shows it."""
+    shown: dict[str, tuple[RecordedRun, RecordedRun]] = {}
+    for pair in _pairs_of(time):
+        configs = [flat_values({name: run.config.get(name) for name in _CHANGES_RESULT}) for run in pair]
+        for key in differing_keys(configs):
+            if not key.startswith(_CHANGES_NONE):
+                shown.setdefault(key, pair)
+    return {key: shown[key] for key in _outermost(sorted(shown))}
 
 
 def _outermost(keys: Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from gnnexp.reports.comparison import MeasuredColumn, usual_columns
+from gnnexp.reports.comparison import TEST, MeasuredColumn, usual_columns
 from gnnexp.reports.paired.fastest import FASTEST, SettingAnswer, in_all, in_short, next_takes
 from gnnexp.reports.tables.cells import ABSENT, NumberCell, TableCell
 from gnnexp.reports.tables.groups import RunGroup, contender_place, labels_at, setting_places
@@ -19,9 +19,13 @@ _WORKERS = "hardware.workers"
 _MOST_SYSTEMS = 6
 _CAPTION = (
     "Next takes: the epoch of the second one over that of the fastest, with the 95 % interval over pairs of runs with "
-    "the same seed. Epochs and accuracies are means over runs; bold: proven to be the fastest."
+    "the same seed."
 )
-_SPEED_UP = "Speed-up: seconds of an epoch with the fewest workers over those here; below 1, more workers are slower."
+_FEW = "Epochs and accuracies are means over runs; bold: proven to be the fastest."
+_SPEED_UP = (
+    "Speed-up: seconds of an epoch with the fewest workers that this system finished with over those here; below 1, "
+    "more workers are slower."
+)
 
 Contenders = Mapping[str, RunGroup]
 Settings = Mapping[tuple[str, ...], Contenders]
@@ -40,7 +44,7 @@ def settings_table(
     """
     place = contender_place(keys)
     assert place is not None, "there is an answer"
-    shared = setting_places(groups, place)
+    shared = setting_places(groups, keys, place)
     settings: dict[tuple[str, ...], dict[str, RunGroup]] = {}
     for group in groups:
         settings.setdefault(labels_at(group, shared), {})[group.labels[place]] = group
@@ -57,7 +61,7 @@ def settings_table(
                 [_mean(column, row.get(name)) for row in settings.values()],
             )
             for column in (epoch, test)
-            if any(column.cell(group).values for group in groups)
+            if column.header != TEST and any(column.cell(group).values for group in groups)
             for name in names
         ]
     along = next((number for number, k in enumerate(shared) if keys[k] == _WORKERS), None)
@@ -74,7 +78,7 @@ def settings_table(
         for at, name in enumerate(names)
         if few and fastest.get(labels) == name
     }
-    caption = " ".join(filter(None, (in_all(groups), _CAPTION, _SPEED_UP if sped else "")))
+    caption = " ".join(filter(None, (in_all(groups), _CAPTION, _FEW if few else "", _SPEED_UP if sped else "")))
     return ReportTable(header, rows, caption, heading, frozenset(best))
 
 
@@ -95,12 +99,14 @@ def _mean(column: MeasuredColumn, group: RunGroup | None) -> NumberCell:
 
 
 def _speed_ups(settings: Settings, name: str, epoch: MeasuredColumn, along: int) -> list[TableCell]:
-    """Of one system, for each setting; nothing where it has the fewest workers."""
-    seconds = {labels: epoch.cell(row[name]).mean for labels, row in settings.items() if name in row}
+    """Of one system, for each setting; nothing where it has the fewest workers of those that it finished with."""
+    means = {labels: epoch.cell(row[name]).mean for labels, row in settings.items() if name in row}
+    seconds = {labels: mean for labels, mean in means.items() if mean > 0}
     cells: list[TableCell] = []
     for labels in settings:
-        fewest = min((other for other in seconds if _alike(other, labels, along)), key=lambda other: int(other[along]))
-        faster = labels != fewest and labels in seconds and seconds[labels] > 0
+        bases = [other for other in seconds if _alike(other, labels, along)]
+        fewest = min(bases, key=lambda other: int(other[along]), default=labels)
+        faster = labels != fewest and labels in seconds
         cells.append(NumberCell(seconds[fewest] / seconds[labels] if faster else math.nan, ".2f"))
     return cells
 

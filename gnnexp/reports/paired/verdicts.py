@@ -144,7 +144,7 @@ def paired_results(
     """
     place = _place_of_rivals(groups, keys, against)
     results: list[PairedResult] = []
-    others = setting_places(groups, place)
+    others = setting_places(groups, keys, place)
     for base in (group for group in groups if group.labels[place] == against):
         rivals = [
             group

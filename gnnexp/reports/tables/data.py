@@ -18,6 +18,8 @@ from gnnexp.reports.tables.table import ReportTable
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# No number begins so: `007` is a name.
+_NAME = re.compile(r"-?0\d")
 _NUMBER = re.compile(r"-?\d[\d,]*(\.\d+)?(e[+-]?\d+)?")
 
 
@@ -73,7 +75,7 @@ def _documents(column: Sequence[TableCell]) -> list[object]:
 
 def _json_cells(cells: Sequence[str]) -> list[object]:
     """The cells of a column; as numbers, with None for "–", if all of them are numbers."""
-    if not all(cell == ABSENT or _NUMBER.fullmatch(cell) for cell in cells):
+    if not all(cell == ABSENT or (_NUMBER.fullmatch(cell) and not _NAME.match(cell)) for cell in cells):
         return list(cells)
     return [None if cell == ABSENT else _number(cell.replace(",", "")) for cell in cells]
 

@@ -14,7 +14,12 @@ from gnnexp.reports.labels import differing_keys, flat_values
 SYSTEM = "system"
 _TRAINED = ("dataset", "task", "model", "seed", MACHINE)
 # Keys that name a row if the user chooses none; those whose values differ are used, in this order.
-_KEYS = ("system", "dataset", "model", "sampler", "partitioner", "hardware.workers")
+_KEYS = ("system", "dataset", "model", "sampler", "partitioner", "hardware.nodes", "hardware.workers")
+# Keys that say what is trained and on what: rows that differ in them are never compared.
+_ALWAYS_SHARED = (
+    *("dataset", "dataset.name", "dataset.shape", "dataset.scale", "task", "model"),
+    *("hardware.nodes", "hardware.workers", MACHINE),
+)
 # At most this many keys in which runs of one row differ are named.
 _MOST_NAMED = 4
 
@@ -123,15 +128,22 @@ def contender_place(keys: Sequence[str]) -> int | None:
     return 0 if len(keys) == 1 and keys[0].partition(".")[0] not in _TRAINED else None
 
 
-def setting_places(groups: Sequence[RunGroup], system: int) -> list[int]:
-    """The labels that two rows must share: those that some system has several of. Others belong to the system."""
+def setting_places(groups: Sequence[RunGroup], keys: Sequence[str], system: int) -> list[int]:
+    """The labels that two rows must share: what is trained, on what, and whatever some system has several of.
+
+    Others belong to the system, which is the label at the place `system`.
+    """
     systems: dict[str, list[RunGroup]] = {}
     for group in groups:
         systems.setdefault(group.labels[system], []).append(group)
     return [
         place
         for place in range(len(groups[0].labels))
-        if place != system and any(len({labels_at(row, [place]) for row in rows}) > 1 for rows in systems.values())
+        if place != system
+        and (
+            any(len({labels_at(row, [place]) for row in rows}) > 1 for rows in systems.values())
+            or (keys[place] in _ALWAYS_SHARED and len({group.labels[place] for group in groups}) > 1)
+        )
     ]
 
 
@@ -145,5 +157,5 @@ def telling_keys(groups: Sequence[RunGroup], keys: Sequence[str]) -> tuple[str, 
     place = contender_place(keys)
     if place is None or not groups:
         return tuple(keys)
-    shared = setting_places(groups, place)
+    shared = setting_places(groups, keys, place)
     return tuple(key for number, key in enumerate(keys) if number == place or number in shared)

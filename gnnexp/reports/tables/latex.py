@@ -127,7 +127,9 @@ def _tabular(table: ReportTable) -> Iterator[str]:
 
 
 def _line(cells: Iterable[str]) -> str:
-    return " & ".join(cells) + " \\\\"
+    """A row. A first cell in brackets, or a star, would be an option of the line before it."""
+    line = " & ".join(cells) + " \\\\"
+    return f"{{}}{line}" if line.startswith(("[", "*")) else line
 
 
 class _LatexColumn:
@@ -173,5 +175,6 @@ def _table_format(texts: Sequence[str]) -> str:
     """The greatest number of digits before and after the marker, and of the exponent: `-3.2e2`."""
     found = [match.groups(default="") for text in texts if (match := _PLAIN.fullmatch(text))]
     sign = "-" if any(minus for minus, *_ in found) else ""
-    whole, decimals, exponent = (max((len(part[k].lstrip("+")) for part in found), default=k == 1) for k in (1, 2, 3))
-    return f"{sign}{int(whole)}.{decimals}" + (f"e{exponent}" if exponent else "")
+    digits = [[len(part[k].lstrip("+")) for part in found] for k in (1, 2, 3)]
+    whole, decimals, exponent = max(digits[0], default=1), max(digits[1], default=0), max(digits[2], default=0)
+    return f"{sign}{whole}.{decimals}" + (f"e{exponent}" if exponent else "")

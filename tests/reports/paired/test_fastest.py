@@ -10,7 +10,7 @@ import pytest
 from figure_runs import figure_run
 
 from gnnexp.record.runs import RecordedRun
-from gnnexp.reports.paired.fastest import answer_table, setting_answers
+from gnnexp.reports.paired.fastest import answer_table, in_short, setting_answers
 from gnnexp.reports.paired.verdicts import Margins
 from gnnexp.reports.tables.groups import group_runs
 from gnnexp.reports.tables.table import ReportTable
@@ -132,7 +132,7 @@ def test_settings_that_change_what_is_computed_are_named() -> None:
     table = asked([*ours, *key, *other])
     said = row(table)["options that differ"]
     words = "differ in options that change what is computed: optimizer.lr, sampler, sampler.key."
-    assert table.heading == f"Fastest: undecided: a or b or c. All train exactly. Systems also {words}"
+    assert table.heading == f"Fastest: equal: a or b or c. All train exactly. Systems also {words}"
     assert said == "b: sampler.key micro (a: global)\nc: optimizer.lr 0.2 (a: 0.1), sampler full (a: fused)"
 
 
@@ -176,3 +176,77 @@ def test_pairs_that_mix_versions_of_the_code_are_counted_and_change_no_headline(
     table = asked([*ours, *theirs])
     assert row(table)["options that differ"] == "b: another version of gnnexp in 2 of 3 pairs"
     assert "that change" not in table.heading
+
+
+def test_a_least_mean_of_other_seeds_is_not_the_fastest() -> None:
+    """`a` has quick runs of seeds that nobody else has; over the pairs `b` is faster."""
+    ours = [run_of("a", seed, (0.1, 0.2, 0.3, 0.5)) for seed in range(3)]
+    alone = [run_of("a", seed, (0.01, 0.01, 0.01, 0.01)) for seed in range(3, 12)]
+    theirs = [run_of("b", seed, (0.1, 0.2, 0.3, 0.4 + seed / 1000)) for seed in range(3)]
+    said = row(asked([*ours, *alone, *theirs]))
+    assert (
+        said["fastest"] == "b" and said["others take"].startswith("a 1.10x") and said["others take"].endswith("slower")
+    )
+
+
+def test_a_system_that_nobody_is_compared_with_is_not_exact_either() -> None:
+    runs = [run_of(system, seed) for seed in range(3) for system in ("a", "b")]
+    alone = [run_of("c", seed, dataset="pubmed", approximates="old rows") for seed in range(3)]
+    heading = asked([*runs, *alone], ("system", "dataset")).heading
+    assert heading == "Fastest: equal in 1 of 2 settings, 1 without a rival (equal: cora). Not exact, or not known: c."
+
+
+def test_rows_of_other_data_or_workers_are_never_compared() -> None:
+    other = [run_of("b", seed, dataset="pubmed") for seed in range(3)]
+    runs = [*(run_of("a", seed) for seed in range(3)), *other]
+    assert setting_answers(group_runs(runs, ("system", "dataset")), ("system", "dataset"), Margins()) == []
+
+
+def test_options_that_differ_in_some_pair_only_are_named() -> None:
+    ours = [run_of("a", seed, config={"optimizer": {"lr": 0.1}}) for seed in range(3)]
+    theirs = [run_of("b", seed, config={"optimizer": {"lr": 0.1 + seed}}) for seed in range(3)]
+    table = asked([*ours, *theirs])
+    assert table.heading.endswith("change what is computed: optimizer.lr.")
+    assert row(table)["options that differ"] == "b: optimizer.lr 1.1 (a: 0.1)"
+
+
+def test_names_are_not_parsed() -> None:
+    made = [run_of("a", seed) for seed in range(3)]
+    ours = [replace(run, config={**run.config, "system": "a:b"}) for run in made]
+    theirs = [run_of("b", seed, (0.1, 0.2, 0.3, 0.9 + seed / 1000)) for seed in range(3)]
+    (answer,) = setting_answers(group_runs([*ours, *theirs], ("system",)), ("system",), Margins())
+    assert in_short(answer) == "a:b"
+
+
+def test_an_epoch_without_seconds_divides_nothing() -> None:
+    ours = [run_of("a", seed, (0.0, 0.0, 0.0, 0.0)) for seed in range(3)]
+    theirs = [run_of("b", seed + 9) for seed in range(3)]
+    assert row(asked([*ours, *theirs]))["others take"] == "b nanx, no pair"
+
+
+def test_runs_that_failed_and_rows_that_mix_are_named() -> None:
+    runs = [run_of(system, seed) for seed in range(3) for system in ("a", "b")]
+    failed = replace(run_of("a", 3), status="failed", kind="diverged")
+    mixed = [replace(run, config={**run.config, "model": {"hidden": n}}) for n, run in enumerate(runs)]
+    caption = asked([*mixed, failed]).caption
+    assert (
+        "did not finish: a cora seed 3 (diverged)" in caption and "combine runs that differ in model.hidden" in caption
+    )
+
+
+def test_several_metrics_have_no_accuracy() -> None:
+    ours = [run_of("a", seed) for seed in range(3)]
+    theirs = [replace(run, summary={"mse/test": 0.5}, config={**run.config, "system": "b"}) for run in ours]
+    assert row(asked([*ours, *theirs]))["accuracy"] == "–"
+
+
+def test_bytes_that_nobody_counted_are_not_none() -> None:
+    ours = [run_of("a", seed, sent=5e6) for seed in range(3)]
+    theirs = [run_of("b", seed, (0.1, 0.2, 0.3, 0.9)) for seed in range(3)]
+    outside = [
+        replace(
+            run, facts={"external": "x"}, epochs=[{k: v for k, v in e.items() if "comm/" not in k} for e in run.epochs]
+        )
+        for run in theirs
+    ]
+    assert "sends 0 MB" in row(asked([*ours, *theirs]))["why"] and "sends" not in row(asked([*ours, *outside]))["why"]

@@ -94,6 +94,30 @@ def test_what_is_proven_is_bold_and_failures_have_their_reason() -> None:
     assert rows[1]["b epoch s"] == "OOM" and rows[1]["b speed-up"] == "–" and rows[1]["fastest"] == "–"
 
 
+def test_a_system_that_lacks_settings_has_dashes_there_and_a_speed_up_of_its_own_base() -> None:
+    runs = [
+        run_of(name, workers, 1.0 / workers, dataset=data)
+        for data in ("cora", "x")
+        for name in "ab"
+        for workers in (1, 2)
+    ]
+    runs += [run_of("c", workers, 4.0 / workers) for workers in (2, 4)]
+    rows = {(row["dataset"], row["workers"]): row["c speed-up"] for row in told(runs)}
+    assert rows["cora", "4"] == "2.00" and set(rows.values()) == {"–", "2.00"}
+    out = [
+        replace(run, status="failed", kind="out of memory") if run.value("hardware.workers") == "1" else run
+        for run in runs
+    ]
+    assert {row["a speed-up"] for row in told(out)} == {"–"}, "it finished with one number of workers"
+
+
+def test_the_caption_explains_only_what_is_there() -> None:
+    few = table_of([run_of(f"s{k}", workers, 1.0 + k) for k in range(2) for workers in (1, 2)])
+    many = table_of([run_of(f"s{k}", workers, 1.0 + k) for k in range(7) for workers in (1, 2)])
+    assert few is not None and many is not None
+    assert "bold" in few.caption and "bold" not in many.caption and "Speed-up" not in many.caption
+
+
 def test_many_systems_get_no_columns_of_their_own() -> None:
     runs = [run_of(f"s{k}", workers, 1.0 + k) for k in range(7) for workers in (1, 2)]
     assert [*told(runs)[0]] == ["workers", "fastest", "next takes"]

@@ -157,3 +157,9 @@ def test_what_is_read_back_is_exact(rows: list[list[float]]) -> None:
     table = ReportTable(("x",), tuple((StatisticsCell(tuple(values)),) for values in rows), "")
     read = pd.read_csv(io.StringIO(csv_of(table)), float_precision="round_trip", dtype={"x n": "int64"})
     pd.testing.assert_frame_equal(read, arrow_of(table).to_pandas(), check_dtype=False, check_exact=True)
+
+
+def test_a_name_of_digits_stays_a_name() -> None:
+    table = ReportTable(("system", "workers"), (("007", "1"), ("8", "10")), "")
+    rows = document_of(table)["rows"]
+    assert rows == [{"system": "007", "workers": 1}, {"system": "8", "workers": 10}]

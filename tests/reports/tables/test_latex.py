@@ -127,3 +127,18 @@ def test_latex_prints_the_numbers_of_the_other_formats(tmp_path: Path) -> None:
                     shown = re.sub(r"\\protect *|\\num *|[{}]", "", text)
                     assert float(shown) == pytest.approx(number, rel=10.0**-digits, abs=5e-5), (start, ending)
             assert printed[start + "N"] == str(row[header]["n"])
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason=LACKS)
+def test_rows_in_brackets_and_columns_without_a_number_are_typeset(tmp_path: Path) -> None:
+    """A bracket behind the end of a line is that line's option, and siunitx takes whole numbers of digits only."""
+    absent = NumberCell(float("nan"), absent="OOM")
+    table = ReportTable(("fanouts", "epoch s"), (("[5, 5]", absent), ("*", absent), ("[10, 10]", absent)), "")
+    (tmp_path / "table.tex").write_text(latex_of(table, "t"))
+    (tmp_path / "main.tex").write_text(
+        "\\documentclass{article}\\usepackage{booktabs,siunitx}\\input{table.tex}\\begin{document}\\tTable\\end{document}"
+    )
+    command = ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "main.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "S[table-format=1.0]" in latex_of(table, "t")
