@@ -37,11 +37,12 @@ from gnnexp.paradigms.checks import (
     part_per_rank_problems,
 )
 from gnnexp.paradigms.job import Job
-from gnnexp.paradigms.loops.chunking import Chunking
+from gnnexp.paradigms.loops.chunking import Chunking, ResidentMemory
 from gnnexp.paradigms.loops.computed import Computed
 from gnnexp.paradigms.loops.full_graph import FullGraphTrainer, RankGraph, Whole, full_graph_problems
 from gnnexp.paradigms.loops.local_chunks import layers_of
 from gnnexp.paradigms.loops.rank_batch import RankBatch
+from gnnexp.paradigms.loops.stay import keep_resident, resident_needs, resident_problems
 from gnnexp.paradigms.offloading.memory import layer_works, smallest_budget
 from gnnexp.paradigms.offloading.plan import Keep, OffloadPlan, may_keep_sums, planned_reads, row_widths
 from gnnexp.paradigms.offloading.rows import SlotPlan
@@ -61,6 +62,7 @@ class Offload(Paradigm):
     Attributes:
         chunks: number of ranges of a rank's destinations, balanced by edges; None: as few as `device_memory` allows.
         device_memory: bytes of the device tier that the rank's chunks may take, None for no limit.
+        resident_memory: bytes of the device in which chunks stay, see `loops/stay.py`; None: all cross in every visit.
         keep: what the host keeps of a layer for the backward pass. `outputs`: the layer runs again from its inputs.
             `sums`: aggregated rows are kept, and only the rest runs again. `paper`: sums if that is exact.
             `cheapest`: the choice that moves fewer rows.
@@ -74,6 +76,7 @@ class Offload(Paradigm):
 
     chunks: int | None = 8
     device_memory: int | None = None
+    resident_memory: ResidentMemory = None
     keep: Keep = "cheapest"
     rows: ReadRows = "cheapest"
     host: HostMemory = "ram"
@@ -97,8 +100,8 @@ class Offload(Paradigm):
 
     @property
     def chunking(self) -> Chunking:
-        """How layers are cut into chunks: `chunks` and `device_memory`."""
-        return Chunking(self.chunks, self.device_memory)
+        """How layers are cut into chunks: `chunks`, `device_memory` and `resident_memory`."""
+        return Chunking(self.chunks, self.device_memory, self.resident_memory)
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts: one part for each rank, and options that fit the model."""
@@ -107,6 +110,7 @@ class Offload(Paradigm):
             *part_per_rank_problems(experiment),
             *block_degree_problems(experiment, "offload"),
             *self._layer_problems(experiment),
+            *resident_problems(experiment, self.chunking),
             *after_layer_problems(experiment, "offload", "computes them twice"),
         ]
 
@@ -209,6 +213,7 @@ class Offload(Paradigm):
                 "topology of all chunks, with its transpose", "host", 16 * -(-facts.num_edges // experiment.num_ranks)
             ),
             Need("chunks (paradigm.device_memory)", "device", self.device_memory or 0),
+            *resident_needs(self.chunking),
             Need("pinned memory through which rows cross", "host", self._staged_bytes(experiment, facts)),
         ]
 
@@ -282,6 +287,8 @@ class OffloadTrainer(FullGraphTrainer):
             pool.idle_limit_bytes = options.device_memory
         self.held = RankGraph(self.own, (), self._computed())  # no block is on the device between chunks
         self.sweeps = job.once.of("sweeps", lambda: options.sweeps(job, self.own, self.planned))
+        visited = [it.chunk for it in self.planned.transitions.visits if it.chunk.block.num_dst]
+        keep_resident(job, options.chunking, visited, self.planned.facts["chunk_bytes_bound"] or 0)
 
     def _computed(self) -> Computed:
         """Edges of every layer, and those of layers that backward runs again. Every destination has one chunk."""

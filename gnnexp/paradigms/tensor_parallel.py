@@ -27,8 +27,9 @@ from gnnexp.paradigms.columns.coupled import CoupledTrainer
 from gnnexp.paradigms.columns.decoupled import DecoupledTrainer
 from gnnexp.paradigms.columns.edge_attention import AttentionWork
 from gnnexp.paradigms.job import Job
-from gnnexp.paradigms.loops.chunking import UNCUT, Chunking
+from gnnexp.paradigms.loops.chunking import UNCUT, Chunking, ResidentMemory
 from gnnexp.paradigms.loops.full_graph import full_graph_problems
+from gnnexp.paradigms.loops.stay import resident_problems
 from gnnexp.paradigms.trainer import Trainer
 
 
@@ -40,6 +41,7 @@ class TensorParallel(Paradigm):
         mode: `coupled` or `decoupled`, see above.
         chunks: number of ranges of destinations, computed one after another; null: as many as `device_memory` needs.
         device_memory: bytes of the device tier that a chunk may take, or null.
+        resident_memory: bytes of the device in which chunks stay, see `loops/stay.py`; null: all cross in every visit.
         pipeline: for `decoupled`: whether to exchange one chunk while another one is computed.
         attention: for `decoupled`: `trained`, or `frozen` at its initial value, as in the artifact by mistake.
         attention_work: for `decoupled`: `shared`: each rank weighs some edges and shares their weights (section 4.1.1);
@@ -51,6 +53,7 @@ class TensorParallel(Paradigm):
     mode: Literal["coupled", "decoupled"] = "coupled"
     chunks: int | None = 1
     device_memory: int | None = None
+    resident_memory: ResidentMemory = None
     pipeline: bool = False
     attention: Literal["trained", "frozen"] = "trained"
     attention_work: AttentionWork = "shared"
@@ -82,12 +85,12 @@ class TensorParallel(Paradigm):
                 "set paradigm.attention=trained",
             ),
         )
-        ConfigError.raise_all([*self.chunking.problems(), *rules])
+        ConfigError.raise_all([*self.chunking.problems(), *self.chunking.whole_problems(), *rules])
 
     @property
     def chunking(self) -> Chunking:
-        """How layers are cut into chunks: `chunks` and `device_memory`."""
-        return Chunking(self.chunks, self.device_memory)
+        """How layers are cut into chunks: `chunks`, `device_memory` and `resident_memory`."""
+        return Chunking(self.chunks, self.device_memory, self.resident_memory)
 
     def refuses_capture(self, experiment: Experiment) -> Refusal | None:
         """A step can be captured if everything stays on the GPU."""
@@ -110,6 +113,7 @@ class TensorParallel(Paradigm):
         return [
             *full_graph_problems(experiment, "tensor_parallel"),
             *block_degree_problems(experiment, "tensor_parallel"),
+            *resident_problems(experiment, self.chunking),
             *own,
         ]
 

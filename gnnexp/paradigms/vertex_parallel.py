@@ -24,8 +24,9 @@ from gnnexp.errors import ConfigError, Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.job import Job
-from gnnexp.paradigms.loops.chunking import UNCUT, Chunking
+from gnnexp.paradigms.loops.chunking import UNCUT, Chunking, ResidentMemory
 from gnnexp.paradigms.loops.local_chunks import chunk_problems
+from gnnexp.paradigms.loops.stay import resident_problems
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.paradigms.vertices.checks import (
     budget_problems,
@@ -56,6 +57,7 @@ class VertexParallel(Paradigm):
         delay: delay of other ranks' rows and sums, in epochs (DistGNN's cd-r); 0 is exact.
         chunks, device_memory: number or size of the ranges of destinations that a layer computes one after another,
             see `loops/chunking.py`.
+        resident_memory: bytes of the device in which chunks stay, see `loops/stay.py`; null: all cross in every visit.
     """
 
     dependency: Dependency = "communicate"
@@ -65,6 +67,7 @@ class VertexParallel(Paradigm):
     delay: int = 0
     chunks: int | None = 1
     device_memory: int | None = None
+    resident_memory: ResidentMemory = None
     always_partitioned: ClassVar[bool] = True
     takes_vertex_cut: ClassVar[bool] = True
     reads_narrow_rows: ClassVar[bool] = True
@@ -102,12 +105,12 @@ class VertexParallel(Paradigm):
                 "set paradigm.dependency=communicate, or paradigm.delay=0",
             ),
         )
-        ConfigError.raise_all([*self.chunking.problems(), *rules])
+        ConfigError.raise_all([*self.chunking.problems(), *self.chunking.whole_problems(), *rules])
 
     @property
     def chunking(self) -> Chunking:
-        """How layers are cut into chunks: `chunks` and `device_memory`."""
-        return Chunking(self.chunks, self.device_memory)
+        """How layers are cut into chunks: `chunks`, `device_memory` and `resident_memory`."""
+        return Chunking(self.chunks, self.device_memory, self.resident_memory)
 
     @property
     def arrival(self) -> Arrival:
@@ -138,6 +141,7 @@ class VertexParallel(Paradigm):
         problems = [
             *vertex_problems(experiment, "vertex_parallel", self.arrival, key),
             *budget_problems(experiment, self.chunking),
+            *resident_problems(experiment, self.chunking),
         ]
         if self.dependency == "hybrid":
             problems += profile_problems(experiment.hardware)

@@ -45,6 +45,10 @@ class ChunkCost:
     per_edge: int
     per_src: int
 
+    def bytes_of(self, block: Block) -> int:
+        """Device bytes of a chunk with this block."""
+        return self.per_dst * block.num_dst + self.per_edge * block.num_edges + self.per_src * block.num_src
+
     @staticmethod
     def of(width: int, out_width: int, num_weights: int, itemsize: int, edge_columns: int = 0) -> ChunkCost:
         """The cost for input rows of `width` columns and output rows of `out_width` columns.

@@ -20,6 +20,7 @@ from gnnexp.graph.block import Block
 from gnnexp.kernels.rows.gather import add_rows, gather_rows, move_rows
 from gnnexp.measure.memory import TensorMeter
 from gnnexp.measure.phases import Crossing, PhaseTimer
+from gnnexp.tiers.resident import ResidentChunks, memory_of
 
 # The host waits for rows that leave a GPU once in so many chunks, and never for those of the chunk that has just ended.
 _CHUNKS_PER_WAIT = 2
@@ -79,7 +80,9 @@ class DeviceTier:
 
     Attributes:
         counts: `tier/h2d_bytes`, `tier/d2h_bytes`, and rows by the names that callers give, since they were last taken.
+            With resident chunks, `take_counts` adds how many there are (`tier/resident_chunks`) and their bytes.
         peak_bytes: peak bytes in the tier while it was measured, 0 before.
+        resident: chunks that stay in the tier; none unless a trainer says which.
     """
 
     def __init__(
@@ -94,6 +97,7 @@ class DeviceTier:
         self.constants = {} if constants is None else constants
         self.counts: Counter[str] = Counter()
         self.peak_bytes = 0
+        self.resident = ResidentChunks()
         self._timer, self._measured, self._held_bytes = timer, False, 0
         self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self._events: list[tuple[Crossing, torch.cuda.Event, torch.cuda.Event]] = []
@@ -117,7 +121,7 @@ class DeviceTier:
         num_bytes = sum(buffer.nbytes for buffer in buffers if buffer is not None)
         self._held_bytes += num_bytes
         if self._measured:
-            self.peak_bytes = max(self.peak_bytes, self._held_bytes)
+            self.peak_bytes = max(self.peak_bytes, self._held_bytes + self.resident.num_bytes)
         try:
             yield
         finally:
@@ -128,7 +132,7 @@ class DeviceTier:
         """Context of a chunk: its topology is copied to the device, and tensors made inside belong to the tier.
 
         Args:
-            topology_bytes: bytes of the chunk's topology.
+            topology_bytes: bytes of the chunk's topology that is not there yet.
             existing: tensors that are used inside but not counted: they are outside of the tier, or already counted as
                 topology or by `holding`.
         """
@@ -140,9 +144,10 @@ class DeviceTier:
             if self._ended % _CHUNKS_PER_WAIT == 0:
                 self._land(of_others)
             return
-        with TensorMeter(tensor for tensor in existing if tensor is not None) as meter:
+        held = topology_bytes + self._held_bytes + self.resident.num_bytes
+        with TensorMeter(tensor for tensor in (*existing, *self.resident.tensors()) if tensor is not None) as meter:
             yield
-        self.peak_bytes = max(self.peak_bytes, meter.peak_bytes + topology_bytes + self._held_bytes)
+        self.peak_bytes = max(self.peak_bytes, meter.peak_bytes + held)
 
     # --- into it ---------------------------------------------------------------------------------------------------
     def enter(self, rows: Tensor, ids: Tensor | None = None, counted: str | None = None) -> Tensor:
@@ -151,6 +156,14 @@ class DeviceTier:
             taken = self._taken(rows, ids)
         self._count("tier/h2d_bytes", taken, counted)
         return taken
+
+    def enter_weights(self, edges: Tensor, block: Block, part: slice) -> Tensor:
+        """Copy the weights `edges[part]` of a block's edges to the device, unless they stayed there."""
+        own = self.resident.weights_of(block, edges)
+        if own is None:
+            own = self.enter(edges.detach()[part])
+            self.resident.keep_weights(block, edges, own)
+        return own
 
     def _taken(self, rows: Tensor, ids: Tensor | None) -> Tensor:
         """`rows[ids]`, or a copy of all rows, on the device; the host does not wait for the copy."""
@@ -161,7 +174,7 @@ class DeviceTier:
             return rows if ids is None else gather_rows(rows, ids)
         if ids is None and rows.is_pinned() and rows.is_contiguous():
             moved = rows.to(self.device, non_blocking=True)
-            self._entering[_memory(rows)] = self._mark()
+            self._entering[memory_of(rows)] = self._mark()
             return moved
         staging = torch.empty(
             rows.shape[0] if ids is None else ids.numel(), *rows.shape[1:], dtype=rows.dtype, pin_memory=True
@@ -289,12 +302,12 @@ class DeviceTier:
 
     def _before_reading(self, rows: Tensor) -> None:
         """Wait for transfers to the memory of `rows`."""
-        if any(_memory(one.into) == _memory(rows) for one in self._leaving):
+        if any(memory_of(one.into) == memory_of(rows) for one in self._leaving):
             self.settle()
 
     def before_writing(self, rows: Tensor) -> None:
         """Wait until no GPU reads the memory of `rows`, which the host is about to change."""
-        entering = self._entering.pop(_memory(rows), None)
+        entering = self._entering.pop(memory_of(rows), None)
         if entering is not None:
             self._wait(*entering)
 
@@ -316,6 +329,11 @@ class DeviceTier:
             self._note(what, start.elapsed_time(end) / 1000)
         self._events.clear()
         counts, self.counts = dict(self.counts), Counter()
+        if not self.resident.is_empty:
+            counts |= {
+                "tier/resident_bytes": self.resident.num_bytes,
+                "tier/resident_chunks": self.resident.num_chunks,
+            }
         return counts
 
     def _count(self, name: str, rows: Tensor, counted: str | None) -> None:
@@ -339,8 +357,3 @@ class DeviceTier:
     def _note(self, what: Crossing, seconds: float) -> None:
         if self._timer is not None:
             self._timer.note_crossing(what, seconds)
-
-
-def _memory(rows: Tensor) -> int:
-    """The address of the memory in which rows lie, the same for all slices of an array."""
-    return rows.untyped_storage().data_ptr()

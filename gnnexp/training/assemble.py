@@ -24,7 +24,6 @@ from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.seen import as_seen, facts_of
 from gnnexp.feature_stores.base import FeatureStore
-from gnnexp.feature_stores.cache import available_bytes
 from gnnexp.feature_stores.embedding import EmbeddingStore
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, open_partition
@@ -40,6 +39,7 @@ from gnnexp.models.layer import Degrees
 from gnnexp.models.model import Model
 from gnnexp.ops.products import full_precision, matmul_facts
 from gnnexp.paradigms.job import Job
+from gnnexp.paradigms.loops.stay import device_limit
 from gnnexp.preparation.preflight import estimate_memory
 from gnnexp.tasks.base import Task
 from gnnexp.tiers.tier import DeviceTier
@@ -125,10 +125,7 @@ def _room(
 
     None if a rank is on the CPU.
     """
-    limit, free = experiment.hardware.device_memory, None
-    if device.type == "cuda":  # ranks that share a GPU share its memory
-        free = available_bytes(device) // -(-experiment.hardware.workers // max(1, torch.cuda.device_count()))
-        free = free if limit is None else min(free, limit)
+    free = int(device_limit(experiment.hardware, device)) if device.type == "cuda" else None
     free_of_ranks: list[Any] = comm.gather_objects(free)
     if None in free_of_ranks:
         return None

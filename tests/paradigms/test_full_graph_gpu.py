@@ -83,6 +83,11 @@ def test_cuda_equals_cpu(ranks, size, model, system, steps):
         ("neutrontp", {"chunks": 3, "pipeline": False}),
         ("neutrontp", {"chunks": None, "device_memory": 60_000}),
         ("neutrontp", {"attention": "frozen"}),
+        ("neutrontp", {"resident_memory": 10**9}),
+        ("neutrontp_naive", {"chunks": 3, "resident_memory": 4_000}),
+        ("neutronstar_comm", {"chunks": 3, "resident_memory": 10**9}),
+        ("hongtu", {"resident_memory": 10**9}),
+        ("hongtu_base", {"resident_memory": 2_000}),
     ],
     ids=lambda value: value if isinstance(value, str) else "_".join(f"{k}={v}" for k, v in value.items()),
 )

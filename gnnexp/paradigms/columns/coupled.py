@@ -62,6 +62,8 @@ class CoupledTrainer(ColumnTrainer):
             weight=torch.cat(totals).to(job.device)[self._own_here] if totals else None,
         )
         self.held = self.rank_graph(self.own, [layout.bounds for layout in self._split])
+        if chunking.resident is not None:
+            self.keep_chunks([self._static(index) for index in layers])
 
     def _static(self, index: int) -> Tensor | None:
         """Weights of all edges that are the same in every epoch. Layers with equal weights share them."""

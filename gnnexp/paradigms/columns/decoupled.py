@@ -83,6 +83,8 @@ class DecoupledTrainer(ColumnTrainer):
         )
         self._own_here = self.own.to(job.device)
         self.held = self.rank_graph(self.own, [self.layout.bounds] * job.model.num_layers)
+        if chunking.resident is not None:
+            self.keep_chunks([self._static], self._attention.chunks if self._last.traits.kind == "projected" else ())
 
     def _pipelined(self) -> tuple[Tensor, Pipeline]:
         """`(rank that finishes each vertex [V], pipeline)`. Vertices are assigned to ranks chunk by chunk."""

@@ -40,6 +40,9 @@ class EdgeAttention:
         places: `[V]` place of each vertex in the list of all ranks' vertices, in order of ranks; None if it is the id.
         work: `shared` or `replicated`.
         frozen: whether keys take no gradient.
+
+    Attributes:
+        chunks: chunks of the edges that this rank weighs.
     """
 
     def __init__(
@@ -54,12 +57,12 @@ class EdgeAttention:
     ) -> None:
         self._job, self._lengths, self._frozen = job, lengths, frozen
         self._places = None if places is None else places.to(job.device)
-        self._chunks, self._edges, self._at_once = chunks, None, len(chunks) == 1
+        self.chunks, self._edges, self._at_once = chunks, None, len(chunks) == 1
         if work == "shared" and job.comm.size > 1:
             bounds = rank_bounds(whole, job.comm.size)
             starts = whole.indptr[torch.tensor(bounds)].tolist()
             self._edges = [stop - start for start, stop in pairwise(starts)]
-            self._chunks = _between(whole, chunks, bounds[job.comm.rank], bounds[job.comm.rank + 1])
+            self.chunks = _between(whole, chunks, bounds[job.comm.rank], bounds[job.comm.rank + 1])
 
     def weights(self, keys: Keys, key: BatchKey) -> Tensor:
         """`[E, 1]` weights of all edges, from the keys of this rank's vertices, `[n, K]` each."""
@@ -80,13 +83,13 @@ class EdgeAttention:
             assert weight is not None, "a model with keys weighs by them"
             return weight
 
-        if not self._chunks:
+        if not self.chunks:
             return everyone[:0, :1]  # still takes part in the exchange, forward and backward
         if self._at_once:
-            chunk = self._chunks[0]
+            chunk = self.chunks[0]
             rows = everyone if chunk.rows is None else everyone[chunk.rows.to(everyone.device)]
             return weigh(replace(chunk, block=chunk.block.to(everyone.device)), rows, None)
-        return in_chunks(weigh, everyone, None, self._chunks, self._job.tier, width=1, per_edge=True)
+        return in_chunks(weigh, everyone, None, self.chunks, self._job.tier, width=1, per_edge=True)
 
 
 def _between(whole: Block, chunks: Sequence[Chunk], first: int, last: int) -> tuple[Chunk, ...]:

@@ -15,6 +15,7 @@ from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.chunking import Chunking
 from gnnexp.paradigms.loops.computed import Computed
 from gnnexp.paradigms.loops.full_graph import RankGraph, WholeGraphTrainer
+from gnnexp.paradigms.loops.stay import keep_resident
 from gnnexp.placement.chunks import Chunk, ChunkCost
 from gnnexp.samplers.expansion import Expansion
 
@@ -38,6 +39,7 @@ class ColumnTrainer(WholeGraphTrainer):
         graph, comm = job.graph, job.comm
         self.whole = job.once.of("whole", self._whole)
         self.chunks = job.once.of("chunks", lambda: self._cut(chunking, cost))
+        self._chunking, self._cost = chunking, cost
         self.counts_per_rank = even_sizes(graph.num_nodes, comm.size)
         first = sum(self.counts_per_rank[: comm.rank])
         self.own = torch.arange(first, first + self.counts_per_rank[comm.rank])
@@ -66,6 +68,18 @@ class ColumnTrainer(WholeGraphTrainer):
         work = {"edges_computed": sum(edges), "edges_redundant": 0}
         computed = Computed(edges, [own.numel()] * len(edges), work)
         return RankGraph(own, blocks, computed, () if self.is_cut else blocks)
+
+    @final
+    def keep_chunks(self, static: Sequence[Tensor | None], more: Sequence[Chunk] = ()) -> None:
+        """Let chunks stay on the device as `paradigm.resident_memory` says.
+
+        Args:
+            static: weights of all edges that are the same in every epoch.
+            more: further chunks, which are visited less often.
+        """
+        if self.is_cut:
+            dearest = max(self._cost.bytes_of(chunk.block) for chunk in (*self.chunks, *more))
+            keep_resident(self.job, self._chunking, (*self.chunks, *more), dearest, static)
 
     @property
     @final

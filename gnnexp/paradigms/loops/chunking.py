@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from gnnexp.components.facts import GraphFacts
 from gnnexp.components.options import rule_problems
@@ -11,23 +12,35 @@ from gnnexp.errors import DataError, Problem
 from gnnexp.graph.block import Block
 from gnnexp.placement.chunks import Chunk, ChunkCost, cut, even_ranges, ranges_in_budget
 
+ResidentMemory = int | Literal["fit"] | None
+
 
 @dataclass(frozen=True)
 class Chunking:
-    """The options `paradigm.chunks` and `paradigm.device_memory`.
+    """The options `paradigm.chunks`, `paradigm.device_memory` and `paradigm.resident_memory`.
 
     Attributes:
         count: number of ranges of destinations, with about equally many edges each; None: the budget decides.
         budget: bytes of the device tier that a chunk may take; None for no limit.
+        resident: bytes of the device in which chunks stay (`loops/stay.py`); `fit`: what `hardware.device_memory`
+            leaves; None: every visit copies its chunk.
     """
 
     count: int | None
     budget: int | None
+    resident: ResidentMemory = None
 
     def problems(self) -> list[Problem]:
         """Invalid options."""
-        count, budget = self.count, self.budget
+        count, budget, resident = self.count, self.budget, self.resident
         return rule_problems(
+            (
+                resident in (None, "fit") or (isinstance(resident, int) and resident >= 0),
+                "resident_memory",
+                resident,
+                "must be a number of bytes, fit, or null",
+                "set paradigm.resident_memory=null",
+            ),
             (
                 count is None or count >= 1,
                 "chunks",
@@ -56,6 +69,18 @@ class Chunking:
                 "a budget decides how many chunks there are",
                 "set paradigm.chunks=null, or paradigm.device_memory=null",
             ),
+        )
+
+    def whole_problems(self) -> list[Problem]:
+        """Problems of paradigms in which a single chunk is on the device in any case."""
+        return rule_problems(
+            (
+                self.resident is None or self.count != 1,
+                "resident_memory",
+                self.resident,
+                "needs chunks that visit the device: with chunks=1 all of the graph is there",
+                "set paradigm.resident_memory=null, or paradigm.chunks=<number>",
+            )
         )
 
     def data_problems(self, facts: GraphFacts, costs: Iterable[ChunkCost], self_loops: bool) -> list[Problem]:

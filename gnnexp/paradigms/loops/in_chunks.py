@@ -77,7 +77,7 @@ def static_weights(layer: Layer, chunks: Sequence[Chunk], device: torch.device) 
 def run_forward(work: ChunkWork, chunk: Chunk, x: Tensor, edges: Tensor | None, tier: DeviceTier, into: Tensor) -> None:
     """Run one chunk without an autograd graph. Its rows go to `into` `[D, d']`."""
     with visit(chunk, tier, (x, edges, into)) as here, torch.no_grad():
-        own = None if edges is None else tier.enter(edges.detach()[chunk.edges])
+        own = None if edges is None else tier.enter_weights(edges, chunk.block, chunk.edges)
         tier.leave(work(here, tier.enter(x.detach(), chunk.rows), own), into)
 
 
@@ -95,7 +95,7 @@ def run_backward(
     host = (x, edges, gradient, x_gradient, edges_gradient)
     with visit(chunk, tier, host, "again") as here, torch.enable_grad():
         rows = tier.enter(x.detach(), chunk.rows).requires_grad_(x_gradient is not None)
-        own = None if edges is None else tier.enter(edges.detach()[chunk.edges])
+        own = None if edges is None else tier.enter_weights(edges, chunk.block, chunk.edges)
         if own is not None and edges_gradient is not None:
             own.requires_grad_()
         out = work(here, rows, own)
@@ -112,27 +112,49 @@ def run_transposed(
 ) -> None:
     """Run the transpose of one chunk. Add the gradient of its rows to `[S, d]`."""
     with visit(chunk, tier, (edges, gradient, x_gradient), "transposed") as here, torch.no_grad():
-        own = None if edges is None else tier.enter(edges.detach()[chunk.edges])
+        own = None if edges is None else tier.enter_weights(edges, chunk.block, chunk.edges)
         tier.add(transposed(here, tier.enter(gradient), own), x_gradient, chunk.rows)
 
 
 @contextmanager
 def visit(chunk: Chunk, tier: DeviceTier, host: Iterable[Tensor | None], what: Pass = "forward") -> Iterator[Chunk]:
-    """Copy the chunk to the device for a while. `host` are the arrays outside the device that the work uses."""
+    """Copy the chunk to the device for a while, or for the run if it is resident (`DeviceTier.resident`).
+
+    Args:
+        chunk: chunk on the host.
+        tier: the device.
+        host: arrays outside the device that the work uses.
+        what: pass, which decides the arrays that it reads.
+    """
     block = chunk.block
     arrays = _topology(block, what, reads_transpose=tier.reads_transpose)
-    num_bytes = sum(array.numel() * array.element_size() for array in arrays)
-    with tier.chunk(num_bytes, (*arrays, *host)):
-        yield chunk if block.sources.device == tier.device else replace(chunk, block=block.to(tier.device))
-        tier.constants.pop(block, None)  # nothing of a chunk stays on the device
+    with arriving(block, arrays, tier, host):
+        here = tier.resident.on_device(block, tier.device)
+        yield chunk if here is block else replace(chunk, block=here)
+        tier.constants.pop(block, None)  # nothing that is computed from a chunk stays on the device
+
+
+@contextmanager
+def arriving(block: Block, arrays: Sequence[Tensor], tier: DeviceTier, host: Iterable[Tensor | None]) -> Iterator[None]:
+    """Context of a chunk (`DeviceTier.chunk`) into which those of the block's `arrays` cross that are not there."""
+    missing = tier.resident.missing(block, arrays)
+    with tier.chunk(sum(array.nbytes for array in missing), (*arrays, *host)):
+        yield
+    tier.resident.crossed(block, missing)
 
 
 def _topology(block: Block, what: Pass, *, reads_transpose: bool) -> list[Tensor]:
-    """The arrays of a block that a pass copies to the device."""
+    """The arrays of a block that a pass reads on the device."""
     if what == "forward" or not reads_transpose:
         return block.arrays()
     turned = block.transpose.arrays()
     return [block.degree, *turned] if what == "transposed" else [*block.arrays(), *turned]
+
+
+def destination_arrays(block: Block) -> list[Tensor]:
+    """The arrays of a block that hold the ids of its destinations."""
+    held = (block.src_ids, block.dst_positions) if block.other_dst_ids is None else (block.other_dst_ids,)
+    return [array for array in held if array is not None]
 
 
 class _InChunks(FirstOrderFunction):

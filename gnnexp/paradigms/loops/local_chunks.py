@@ -23,6 +23,7 @@ from gnnexp.models.model import ModelOptions
 from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.chunking import UNCUT, Chunking
 from gnnexp.paradigms.loops.in_chunks import in_chunks
+from gnnexp.paradigms.loops.stay import keep_resident
 from gnnexp.placement.chunks import Chunk, ChunkCost
 
 
@@ -37,13 +38,32 @@ class LocalChunks:
 
     def __init__(self, job: Job, blocks: Sequence[Block], chunking: Chunking) -> None:
         self._job = job
-        made: dict[tuple[Block, ChunkCost | None], tuple[Chunk, ...]] = {}
+        by_cost: dict[tuple[Block, ChunkCost | None], tuple[Chunk, ...]] = {}
         self.chunks: list[tuple[Chunk, ...]] = []
         for layer, block in zip(job.model.layers, blocks, strict=True):
-            cost = cost_of(layer, job.dtype) if isinstance(layer, Layer) else None
-            if (block, cost) not in made:
-                made[block, cost] = chunking.chunks(block, cost)
-            self.chunks.append(made[block, cost])
+            cost: ChunkCost | None = None  # a number of chunks is the same for all layers
+            if chunking.budget is not None and isinstance(layer, Layer):
+                cost = cost_of(layer, job.dtype)
+            if (block, cost) not in by_cost:
+                by_cost[block, cost] = chunking.chunks(block, cost)
+            self.chunks.append(by_cost[block, cost])
+
+    def keep(self, chunking: Chunking) -> None:
+        """Let chunks stay on the device as `paradigm.resident_memory` says. Their weights are computed in each visit."""
+        visited = [
+            (layer, chunks)
+            for layer, chunks in zip(self._job.model.layers, self.chunks, strict=True)
+            if len(chunks) > 1
+        ]
+        dearest = [
+            cost_of(layer, self._job.dtype).bytes_of(chunk.block)
+            for layer, chunks in visited
+            if isinstance(layer, Layer)
+            for chunk in chunks
+        ]
+        keep_resident(
+            self._job, chunking, [chunk for _, chunks in visited for chunk in chunks], max(dearest, default=0)
+        )
 
     def preactivate(self, index: int, block: Block, dropped: Rows, key: BatchKey | None) -> Tensor:
         """`Model.preactivated`, one chunk after another. Arguments and result are the same."""

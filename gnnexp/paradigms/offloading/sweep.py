@@ -12,7 +12,7 @@ from gnnexp.graph.block import BatchKey
 from gnnexp.kernels.crossing import across
 from gnnexp.measure.ledger import Tag
 from gnnexp.paradigms.job import Job
-from gnnexp.paradigms.loops.in_chunks import visit
+from gnnexp.paradigms.loops.in_chunks import arriving, destination_arrays, visit
 from gnnexp.paradigms.offloading.layer import OffloadLayer, backward_through
 from gnnexp.paradigms.offloading.neighbour_buffer import NeighbourBuffer
 from gnnexp.paradigms.offloading.outputs import Outputs
@@ -104,9 +104,12 @@ class Sweeps:
         """`(chunk, ids [D], features [D, Din])` of chunks' destinations, on the device; topology stays on the host."""
         tier = self._job.tier
         for it in self._visits:
-            if it.chunk.block.num_dst:
-                ids = it.chunk.block.dst_ids
-                with tier.chunk(ids.numel() * ids.element_size(), (ids, *self._host_rows)):
+            block = it.chunk.block
+            if block.num_dst:
+                stays = block in tier.resident
+                arrays = destination_arrays(block) if stays else [block.dst_ids]
+                with arriving(block, arrays, tier, (block.dst_ids, *self._host_rows)):
+                    ids = tier.resident.on_device(block, self._job.device).dst_ids if stays else block.dst_ids
                     features = tier.enter(self._features[_range(it.chunk)], counted="tier/h2d_rows_features")
                     yield it.chunk, across(ids, self._job.device), features
 

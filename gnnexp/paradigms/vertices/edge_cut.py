@@ -97,7 +97,9 @@ class EdgeCutTrainer(WholeGraphTrainer):
         if chunking == UNCUT:
             return None
         blocks = [level.block for level in self.levels]
-        return self.job.once.of("chunks", lambda: LocalChunks(self.job, blocks, chunking))
+        local = self.job.once.of("chunks", lambda: LocalChunks(self.job, blocks, chunking))
+        local.keep(chunking)
+        return local
 
     def _resident(self, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
         """Blocks of the layers that are not cut into chunks."""
