@@ -116,6 +116,8 @@ class HardwareConfig:
         detach: submit and return (SLURM). `gnnexp status`, `logs` and `cancel` work on the run directory.
         throttle: bytes per second and direction to which the exchanges of a rank are slowed down, or null. This is
             emulated, and the record says so.
+        throttle_h2d: bytes per second and direction to which crossings between host tier and device tier are slowed
+            down on CPU, or null. This is emulated, and the record says so.
         links: bandwidths of the machine.
         flops: float32 operations per second of a rank's device.
         flops_tf32: the same operations per second, with factors rounded to TF32.
@@ -141,6 +143,7 @@ class HardwareConfig:
     interface: str | None = None
     detach: bool = False
     throttle: float | None = None
+    throttle_h2d: float | None = None
     links: Links | None = None
     flops: float | None = None
     gather: float | None = None

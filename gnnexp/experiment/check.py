@@ -98,6 +98,12 @@ _RULES: tuple[Rule, ...] = (
         "must be positive bytes per second, or null",
         "hardware.throttle=null",
     ),
+    (
+        "hardware.throttle_h2d",
+        lambda v: v is None or 0 < v < math.inf,
+        "must be positive bytes per second, or null",
+        "hardware.throttle_h2d=null",
+    ),
     ("hardware.max_restarts", lambda v: v >= 0, "must be 0 or more", "hardware.max_restarts=0"),
     *(
         (
@@ -189,8 +195,23 @@ def choice_problems(experiment: Experiment) -> list[Problem]:
         *experiment.partitioner.check(setting),
         *experiment.launcher.check(setting),
         *_trace_problems(experiment),
+        *host_link_problems(experiment.hardware, experiment.hardware.device),
         *_stop_below_problems(experiment),
         *(_capture_problems(experiment) if experiment.train.cuda_graph else ()),
+    ]
+
+
+def host_link_problems(hardware: HardwareConfig, device: str) -> list[Problem]:
+    """Conflicts of a throttled link to the host with a device that has a real one. `device`: its kind."""
+    if hardware.throttle_h2d is None or device != "cuda":
+        return []
+    return [
+        Problem(
+            "hardware.throttle_h2d",
+            hardware.throttle_h2d,
+            "slows down an emulated device tier, and a GPU has a link of its own",
+            "set hardware.throttle_h2d=null, or hardware.device=cpu",
+        )
     ]
 
 

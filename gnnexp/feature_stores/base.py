@@ -21,6 +21,7 @@ from gnnexp.graph.sparse import InputRows, Rows, SparseRows, StoredRows
 from gnnexp.kernels.crossing import across
 from gnnexp.kernels.pool import Pool
 from gnnexp.measure.ledger import Counts, Tally, added
+from gnnexp.tiers.link import HostLink
 
 Room = Callable[[], tuple[int, int] | None]
 HELD = "features that the store holds"
@@ -171,6 +172,7 @@ class FeatureStore(ABC):
         *,
         crosses: bool = True,
         pool: Pool | None = None,
+        link: HostLink | None = None,
     ) -> None:
         """Prepare the rows that this rank holds.
 
@@ -181,7 +183,9 @@ class FeatureStore(ABC):
             comm: communicator of the ranks that share the parts.
             crosses: whether rows that are read enter the device tier. If not, no bytes to the device are counted.
             pool: memory for the rows that are read; None: the store has its own.
+            link: link over which rows enter the device tier; None: as fast as the machine.
         """
+        self._link = HostLink() if link is None else link
         self._dtype, self._device, self._comm, self._crosses = dtype, device, comm, crosses
         self.form = RowForm(dtype, self.options.dtype is not None)
         self.pool = self.pool if pool is None else pool
@@ -276,7 +280,9 @@ class FeatureStore(ABC):
     @final
     def count(self, origin: str, num_rows: int, num_bytes: int) -> None:
         """Count rows that came from `origin`, and their bytes to the device tier if rows enter it."""
-        self.counts.add({f"features_loaded_{origin}": num_rows, "tier/h2d_bytes": num_bytes * self._crosses})
+        crossing = num_bytes * self._crosses
+        self.counts.add({f"features_loaded_{origin}": num_rows, "tier/h2d_bytes": crossing})
+        self._link.crossed("h2d", crossing)
 
     @final
     def deliver(self, rows: Rows) -> Rows:

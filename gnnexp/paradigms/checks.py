@@ -73,6 +73,21 @@ def plain_feature_problems(experiment: Experiment, paradigm: str) -> list[Proble
     ]
 
 
+def own_crossing_problems(experiment: Experiment, paradigm: str) -> list[Problem]:
+    """A throttled link to the host needs crossings that gnnexp makes."""
+    throttle = experiment.hardware.throttle_h2d
+    if throttle is None:
+        return []
+    return [
+        Problem(
+            "hardware.throttle_h2d",
+            throttle,
+            f"slows down what gnnexp copies to the device tier, and {paradigm} loads its rows itself",
+            "set hardware.throttle_h2d=null",
+        )
+    ]
+
+
 def cpu_only_problems(experiment: Experiment, paradigm: str) -> list[Problem]:
     """The device must be the CPU: PyPI's DGL has no CUDA."""
     device = experiment.hardware.device

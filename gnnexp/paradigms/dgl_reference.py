@@ -41,6 +41,7 @@ from gnnexp.paradigms.checks import (
     decoder_problems,
     edge_weight_problems,
     link_problems,
+    own_crossing_problems,
     plain_feature_problems,
     rounding_problems,
     whole_topology_problems,
@@ -69,6 +70,7 @@ def dgl_problems(experiment: Experiment, name: str) -> list[Problem]:
         *plain_feature_problems(experiment, name),
         *whole_topology_problems(experiment, name),
         *cpu_only_problems(experiment, name),
+        *own_crossing_problems(experiment, name),
         *rounding_problems(experiment, name),
     ]
 

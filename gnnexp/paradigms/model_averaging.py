@@ -323,7 +323,7 @@ class AveragingTrainer(AutogradTrainer[Local]):
                 features = active.read(sampled)
                 blocks = self._renamed_of(active, sampled)
                 batch = replace(sampled, targets=names[sampled.targets].long(), blocks=blocks)
-                self.count("tier/h2d_bytes", sum(block.nbytes() for block in batch.blocks))
+                self.count_crossing(sum(block.nbytes() for block in batch.blocks))
                 self.work.add(active.store.take_counts())
                 own = of_vertices(batch.targets, batch.global_count)
                 on_device = batch.to(self.job.device)

@@ -20,6 +20,7 @@ from gnnexp.graph.block import Block
 from gnnexp.kernels.rows.gather import add_rows, gather_rows, move_rows
 from gnnexp.measure.memory import TensorMeter
 from gnnexp.measure.phases import Crossing, PhaseTimer
+from gnnexp.tiers.link import Direction, HostLink
 from gnnexp.tiers.resident import ResidentChunks, memory_of
 
 # The host waits for rows that leave a GPU once in so many chunks, and never for those of the chunk that has just ended.
@@ -62,6 +63,13 @@ class _Leaving:
     number: int
 
 
+@dataclass
+class _Crossed:
+    """A crossing that is being timed, with its bytes."""
+
+    num_bytes: int = 0
+
+
 class DeviceTier:
     """The memory in which chunks are computed.
 
@@ -77,11 +85,14 @@ class DeviceTier:
         timer: gets the times of crossings; None: they are not timed.
         reads_transpose: whether backward passes need the transpose of a chunk, which then is copied into the tier too.
         constants: values kept by block (`Backend.constants`); nothing of a chunk stays in it.
+        link: link to the host tier; None: as fast as the machine.
 
     Attributes:
         counts: `tier/h2d_bytes`, `tier/d2h_bytes`, and rows by the names that callers give, since they were last taken.
             With resident chunks, `take_counts` adds how many there are (`tier/resident_chunks`) and their bytes.
+        again: for each layer, how often backward ran all its chunks forward again, since `take_again`.
         peak_bytes: peak bytes in the tier while it was measured, 0 before.
+        link: see above.
         resident: chunks that stay in the tier; none unless a trainer says which.
     """
 
@@ -92,10 +103,13 @@ class DeviceTier:
         *,
         reads_transpose: bool = False,
         constants: MutableMapping[Block, Any] | None = None,
+        link: HostLink | None = None,
     ) -> None:
         self.device, self.reads_transpose = device, reads_transpose
         self.constants = {} if constants is None else constants
+        self.link = HostLink() if link is None else link
         self.counts: Counter[str] = Counter()
+        self.again: Counter[int] = Counter()
         self.peak_bytes = 0
         self.resident = ResidentChunks()
         self._timer, self._measured, self._held_bytes = timer, False, 0
@@ -136,7 +150,7 @@ class DeviceTier:
             existing: tensors that are used inside but not counted: they are outside of the tier, or already counted as
                 topology or by `holding`.
         """
-        self.counts["tier/h2d_bytes"] += topology_bytes
+        self.cross_unseen("h2d", topology_bytes)
         if not self._measured or self.device.type != "cpu":
             of_others = len(self._leaving)
             yield
@@ -149,11 +163,19 @@ class DeviceTier:
             yield
         self.peak_bytes = max(self.peak_bytes, meter.peak_bytes + held)
 
+    def cross_unseen(self, direction: Direction, num_bytes: int) -> None:
+        """Count bytes whose crossing is not a copy of this class: topology, and rows that a model moves."""
+        self.counts[f"tier/{direction}_bytes"] += num_bytes
+        if self.link.throttle is not None:
+            with self._crossing(direction) as crossing:
+                crossing.num_bytes = num_bytes
+
     # --- into it ---------------------------------------------------------------------------------------------------
     def enter(self, rows: Tensor, ids: Tensor | None = None, counted: str | None = None) -> Tensor:
         """Copy `rows[ids]`, or all rows, to the device; `counted` names a counter of rows."""
-        with self._crossing("h2d"):
+        with self._crossing("h2d") as crossing:
             taken = self._taken(rows, ids)
+            crossing.num_bytes = taken.nbytes
         self._count("tier/h2d_bytes", taken, counted)
         return taken
 
@@ -202,8 +224,9 @@ class DeviceTier:
     def place(self, arriving: ArrivingRows, buffer: Tensor, places: Tensor, counted: str) -> None:
         """Put fetched rows into positions `places` `[n]` of a buffer in the device tier."""
         if arriving.on_device is None:
-            with self._crossing("h2d"):
+            with self._crossing("h2d") as crossing:
                 move_rows(arriving.rows, arriving.ids, places, buffer)
+                crossing.num_bytes = places.numel() * buffer[:1].nbytes
         else:
             assert arriving.done is not None
             stream = torch.cuda.current_stream(self.device)
@@ -221,14 +244,16 @@ class DeviceTier:
             self._send(rows, into, None, adds=False)
         else:
             self.before_writing(into)
-            with self._crossing("d2h"):
+            with self._crossing("d2h") as crossing:
                 into.copy_(rows)
+                crossing.num_bytes = rows.nbytes
         self._count("tier/d2h_bytes", rows, counted)
 
     def collect(self, buffer: Tensor, places: Tensor, counted: str | None = None) -> Tensor:
         """Copy `buffer[places]` to host memory. The host waits for the rows."""
-        with self._crossing("d2h"):
+        with self._crossing("d2h") as crossing:
             back = gather_rows(buffer, places).cpu()
+            crossing.num_bytes = back.nbytes
         self._count("tier/d2h_bytes", back, counted)
         return back
 
@@ -238,8 +263,9 @@ class DeviceTier:
         if rows.is_cuda and not into.is_cuda:
             self._send(rows, into, ids, adds=True)
             return
-        with self._crossing("d2h"):
+        with self._crossing("d2h") as crossing:
             back = rows.to(into.device)
+            crossing.num_bytes = rows.nbytes
         self._accumulate(back, into, ids)
 
     def give_back(self, buffer: Tensor, places: Tensor, into: Tensor, ids: Tensor, counted: str) -> None:
@@ -314,6 +340,7 @@ class DeviceTier:
     def _accumulate(self, rows: Tensor, into: Tensor, ids: Tensor | None) -> None:
         """Timed as `host_add`."""
         self.before_writing(into)
+        self.counts["tier/host_add_bytes"] += rows.nbytes
         with self._crossing("host_add"):
             if ids is None:
                 into += rows
@@ -336,22 +363,30 @@ class DeviceTier:
             }
         return counts
 
+    def take_again(self) -> dict[int, int]:
+        """`again` since the last call."""
+        again, self.again = dict(self.again), Counter()
+        return again
+
     def _count(self, name: str, rows: Tensor, counted: str | None) -> None:
         self.counts[name] += rows.nbytes
         if counted is not None:
             self.counts[counted] += rows.shape[0]
 
     @contextmanager
-    def _crossing(self, what: Crossing) -> Iterator[None]:
+    def _crossing(self, what: Crossing) -> Iterator[_Crossed]:
+        crossed = _Crossed()
         if self.device.type == "cuda" and what != "host_add":
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
             start.record()
-            yield
+            yield crossed
             end.record()
             self._events.append((what, start, end))
             return
         began = time.perf_counter()
-        yield
+        yield crossed
+        if what != "host_add":
+            self.link.crossed(what, crossed.num_bytes, time.perf_counter() - began)
         self._note(what, time.perf_counter() - began)
 
     def _note(self, what: Crossing, seconds: float) -> None:

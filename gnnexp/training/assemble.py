@@ -21,6 +21,7 @@ from gnnexp.components.locate import target_of
 from gnnexp.components.plan import Plan
 from gnnexp.components.schema import HardwareConfig
 from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.experiment.check import host_link_problems
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.seen import as_seen, facts_of
 from gnnexp.feature_stores.base import FeatureStore
@@ -37,11 +38,13 @@ from gnnexp.measure.memory import reset_host_peak
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.models.layer import Degrees
 from gnnexp.models.model import Model
+from gnnexp.ops.backend import Backend
 from gnnexp.ops.products import full_precision, matmul_facts
 from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.stay import device_limit
 from gnnexp.preparation.preflight import estimate_memory
 from gnnexp.tasks.base import Task
+from gnnexp.tiers.link import HostLink
 from gnnexp.tiers.tier import DeviceTier
 
 
@@ -79,6 +82,7 @@ def assemble(
     """
     hardware = experiment.hardware
     device = choose_device(hardware, environment)
+    ConfigError.raise_all(host_link_problems(hardware, device.type))
     threads = set_threads(hardware, environment)
     full_precision()
     timer = _timer(device, experiment.measure)
@@ -104,6 +108,7 @@ def assemble(
         "comm_backend": meeting.carrier,
         "threads": threads,
         "throttle": None if hardware.throttle is None else f"emulated: {hardware.throttle:g} bytes/s",
+        **({} if hardware.throttle_h2d is None else {"throttle_h2d": f"emulated: {hardware.throttle_h2d:g} bytes/s"}),
         "host_peak": "of each epoch" if reset_host_peak() else "since the process began: this system resets no peak",
     }
     with _from_cache(directory):
@@ -198,6 +203,7 @@ def _job(
     group_comm, batch_comm = comm.along(mesh, "parts"), comm.clone_for_thread().along(mesh, "parts")
     dtype, seed = getattr(torch, experiment.train.dtype), experiment.seed
     sampler, store, task = experiment.sampler.make(), experiment.feature_store.make(), experiment.task.make()
+    link = HostLink(experiment.hardware.throttle_h2d)
     ConfigError.raise_all(experiment.task.check_data(graph))
     sampler.pool = pool = Pool()  # one pool for all components, because each pool keeps idle memory up to its limit
     if parts is None:  # else each part has its own sampler and store
@@ -211,6 +217,7 @@ def _job(
             batch_comm,
             crosses=not plan.features_on_host,
             pool=pool,
+            link=link,
         )
         facts = {**facts, **store.chosen}
         if isinstance(store, EmbeddingStore):
@@ -230,11 +237,15 @@ def _job(
         model,
         task,
         device,
-        DeviceTier(device, timer, reads_transpose=model.backend.reads_transpose, constants=model.backend.constants),
+        _tier(model.backend, device, timer, link),
         directory,
         {**facts, "kernel": model.backend.name, **matmul_facts(experiment.train.matmul, device)},
         parts,
     )
+
+
+def _tier(backend: Backend, device: torch.device, timer: PhaseTimer, link: HostLink) -> DeviceTier:
+    return DeviceTier(device, timer, reads_transpose=backend.reads_transpose, constants=backend.constants, link=link)
 
 
 def _set_up_model(

@@ -240,6 +240,10 @@ def test_rows_that_cross_are_those_of_the_formulas(ranks, size, way):
     sent = {tag: sum(of_rank.get(tag, 0) for _, _, of_rank in told) for tag in ("features", "activations")}
     features = 0 if projects[0] else of_layers[0]
     assert sent == {"features": features, "activations": sum(of_layers) - features}
+    assert work.get("tier/socket_bytes", 0) == (0 if dedup["inter"] else sum(of_layers)), "from host to host"
+    added = [4 * width * host for index, width in enumerate(read) if index or projects[0]]
+    assert work["tier/host_add_bytes"] == sum(added), "gradients that come home"
+    assert work["edges_computed_again"] == again * graph.num_edges
 
 
 def test_vertices_with_one_reader_cross_once():

@@ -37,7 +37,7 @@ def test_what_leaves_is_put_or_added_and_counted():
     tier.add(done, host[:3], None)
     expected[:3] += done
     assert torch.equal(host, expected)
-    assert tier.take_counts() == {"tier/d2h_bytes": 3 * 3 * 4 * 8}
+    assert tier.take_counts() == {"tier/d2h_bytes": 3 * 3 * 4 * 8, "tier/host_add_bytes": 2 * 3 * 4 * 8}
 
 
 def test_counts_are_taken_once_and_topology_crosses_with_its_chunk():

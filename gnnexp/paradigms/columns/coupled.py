@@ -130,6 +130,7 @@ class CoupledTrainer(ColumnTrainer):
             job.tier,
             width=layout.width,
             transposed=back if layer.num_weights == 1 else None,
+            layer=index,
         )
         return gather(summed, layout, job.comm, "activations" if index else "features")
 
@@ -153,5 +154,5 @@ class CoupledTrainer(ColumnTrainer):
                 weight = normalised_weights(layer, chunk.block, keyed, drop)
             return layer.aggregate_projected(chunk.block, rows, weight, layout.columns)
 
-        summed = in_chunks(work, x, self._static(index), self.chunks, job.tier, width=summed_shares.width)
+        summed = in_chunks(work, x, self._static(index), self.chunks, job.tier, width=summed_shares.width, layer=index)
         return gather(summed, summed_shares, job.comm, "activations")

@@ -118,9 +118,16 @@ class DecoupledTrainer(ColumnTrainer):
         if self._pipe is not None:
             return propagated(h, weights, self._pipe)
         x = split(h, self.layout, self.job.comm, "activations")
-        for _ in range(self.job.model.num_layers):
+        for step in range(self.job.model.num_layers):
             x = in_chunks(
-                self._step, x, weights, self.chunks, self.job.tier, width=self.layout.width, transposed=self._back
+                self._step,
+                x,
+                weights,
+                self.chunks,
+                self.job.tier,
+                width=self.layout.width,
+                transposed=self._back,
+                layer=step,
             )
         return gather(x, self.layout, self.job.comm, "activations")
 
@@ -131,7 +138,8 @@ class DecoupledTrainer(ColumnTrainer):
         h, keys = self._host.run(self.own, whole.features, whole.batch.key)
         if not self.is_cut:  # chunks copy what they need, and count it
             crossing = sum(rows.numel() * rows.element_size() for rows in (h, *(keys or ())))
-            self.job.tier.counts.update({"tier/h2d_bytes": crossing, "tier/d2h_bytes": crossing})
+            self.job.tier.cross_unseen("h2d", crossing)
+            self.job.tier.cross_unseen("d2h", crossing)
         device = self.job.device
         return h.to(device), None if keys is None else (keys[0].to(device), keys[1].to(device))
 

@@ -193,6 +193,8 @@ class _Pipelined(FirstOrderFunction):
         after = gradient.new_empty(0)
         for step in reversed(range(pipe.steps)):
             before = gradient.new_zeros(ctx.shape)
+            if not ctx.constant:
+                pipe.tier.again[step] += 1
             for number, (chunk, exchange) in enumerate(order):
                 if step == pipe.steps - 1:
                     if number + 1 < len(order):

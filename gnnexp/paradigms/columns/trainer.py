@@ -13,7 +13,7 @@ from gnnexp.comm.tensor_split import even_sizes
 from gnnexp.graph.block import Block
 from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.chunking import Chunking
-from gnnexp.paradigms.loops.computed import Computed
+from gnnexp.paradigms.loops.computed import AGAIN, Computed
 from gnnexp.paradigms.loops.full_graph import RankGraph, WholeGraphTrainer
 from gnnexp.paradigms.loops.stay import keep_resident
 from gnnexp.placement.chunks import Chunk, ChunkCost
@@ -65,7 +65,7 @@ class ColumnTrainer(WholeGraphTrainer):
         blocks = tuple(chunk.block for chunk in self.chunks)
         num_edges = sum(block.num_edges for block in blocks)
         edges = [size_of_rank(num_edges, of_layer, self.job.comm.rank) for of_layer in bounds]
-        work = {"edges_computed": sum(edges), "edges_redundant": 0}
+        work = {"edges_computed": sum(edges), "edges_redundant": 0, **(AGAIN if self.is_cut else {})}
         computed = Computed(edges, [own.numel()] * len(edges), work)
         return RankGraph(own, blocks, computed, () if self.is_cut else blocks)
 

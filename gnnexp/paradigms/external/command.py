@@ -96,6 +96,15 @@ class Command(Method):
                     "set hardware.throttle=null",
                 )
             )
+        if hardware.throttle_h2d is not None:
+            problems.append(
+                Problem(
+                    "hardware.throttle_h2d",
+                    hardware.throttle_h2d,
+                    "slows down what gnnexp's ranks copy to the device tier, and an external command copies its own",
+                    "set hardware.throttle_h2d=null",
+                )
+            )
         if experiment.trace is not None:
             problems.append(
                 Problem(

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from gnnexp.graph.block import Batch, Block
+
+# What layers in chunks count in addition: edges that backward runs forward again, added at the end of an epoch.
+AGAIN: Mapping[str, int] = MappingProxyType({"edges_computed_again": 0})
 
 
 @dataclass(frozen=True)

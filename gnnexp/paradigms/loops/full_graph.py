@@ -132,9 +132,9 @@ class FullGraphTrainer(GlobalBatchTrainer[Whole]):
                 batch = self.schedule.global_batch(order, step)
                 own = self._on_device(self._rank_batch(batch, key)) if pairs else self._whole_batch
             with timer.phase("load"):
-                self.count("tier/h2d_bytes", own.examples.nbytes)
+                self.count_crossing(own.examples.nbytes)
                 if self._loaded is None:
-                    self.count("tier/h2d_bytes", self.held.resident_bytes)
+                    self.count_crossing(self.held.resident_bytes)
                 if self._loaded is None or self.job.trained_rows is not None:
                     self._loaded = self.load()
             yield Whole(Batch(own.seeds, self.held.blocks, key, own.global_count), self._loaded, self.held, own=own)
@@ -142,6 +142,9 @@ class FullGraphTrainer(GlobalBatchTrainer[Whole]):
     def end_epoch(self) -> EpochCounts:
         """The counts of the epoch, with the bytes that crossed into the device tier and back."""
         self.work.add(self.job.tier.take_counts())
+        edges = self.held.computed.edges
+        for layer, times in self.job.tier.take_again().items():
+            self.count("edges_computed_again", times * edges[layer])
         return super().end_epoch()
 
     def memory(self) -> dict[str, int]:

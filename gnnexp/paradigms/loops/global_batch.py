@@ -142,6 +142,12 @@ class GlobalBatchTrainer(Trainer[R]):
         self.work.add({name: amount})
 
     @final
+    def count_crossing(self, num_bytes: int) -> None:
+        """Count bytes that enter the device tier, and wait for a link that is slowed down (from any thread)."""
+        self.work.add({"tier/h2d_bytes": num_bytes})
+        self.job.tier.link.crossed("h2d", num_bytes)
+
+    @final
     def task_loss(self, outputs: Tensor, own: RankBatch) -> tuple[Tensor, Tensor]:
         """Run the task forward and backward: `(loss sum, gradient of outputs [m, C])`. It has its own phases."""
         job, task = self.job, self.job.task

@@ -38,6 +38,7 @@ def in_chunks(
     width: int,
     per_edge: bool = False,
     transposed: ChunkWork | None = None,
+    layer: int | None = None,
 ) -> Tensor:
     """`[D, d']`: results of `work(chunk, rows of x, rows of edges)` for all chunks, in order; `[E, d']` if `per_edge`.
 
@@ -51,6 +52,8 @@ def in_chunks(
         per_edge: whether `work` gives a row for each edge instead of each destination.
         transposed: if `work` is linear in `x` and has no parameters: gradient of a chunk's rows, from the gradient of
             its results `[D, d']`. It is used unless `edges` take a gradient.
+        layer: layer that the work computes, from 0; None if it is only a part of one. `DeviceTier.again` counts passes
+            that run a layer again.
     """
     if len(chunks) == 1 and chunks[0].rows is None:
         return work(chunks[0], x, edges)
@@ -59,7 +62,7 @@ def in_chunks(
     # Parameters may take gradients even if x takes none.
     anchor = torch.zeros((), requires_grad=torch.is_grad_enabled() and transposed is None)
     out: Tensor = _InChunks.apply(  # type: ignore[no-untyped-call]
-        x, edges, anchor, work, transposed, chunks, tier, width, per_edge
+        x, edges, anchor, work, transposed, chunks, tier, width, per_edge, layer
     )
     return out
 
@@ -170,9 +173,10 @@ class _InChunks(FirstOrderFunction):
         tier: DeviceTier,
         width: int,
         per_edge: bool,
+        layer: int | None,
     ) -> Tensor:
         ctx.save_for_backward(x if transposed is None else None, edges)
-        ctx.rest = work, transposed, chunks, tier, per_edge
+        ctx.rest = work, transposed, chunks, tier, per_edge, layer
         ctx.shape = x.shape
         length = chunks[-1].edges.stop if per_edge else chunks[-1].last
         out = x.new_empty(length, width)
@@ -183,7 +187,9 @@ class _InChunks(FirstOrderFunction):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, edges = ctx.saved_tensors
-        work, transposed, chunks, tier, per_edge = ctx.rest
+        work, transposed, chunks, tier, per_edge, layer = ctx.rest
+        if transposed is None and layer is not None:
+            tier.again[layer] += 1
         for_x, for_edges = ctx.needs_input_grad[:2]
         x_gradient = gradient.new_zeros(ctx.shape) if for_x else None
         edges_gradient = torch.zeros_like(edges) if for_edges else None
@@ -193,7 +199,7 @@ class _InChunks(FirstOrderFunction):
                 run_backward(work, chunk, x, edges, tier, own, x_gradient, edges_gradient)
             elif x_gradient is not None:
                 run_transposed(transposed, chunk, edges, tier, own, x_gradient)
-        return x_gradient, edges_gradient, None, None, None, None, None, None, None
+        return x_gradient, edges_gradient, *[None] * 8
 
 
 def _range(chunk: Chunk, per_edge: bool) -> slice:

@@ -49,7 +49,7 @@ class LocalChunks:
             self.chunks.append(by_cost[block, cost])
 
     def keep(self, chunking: Chunking) -> None:
-        """Let chunks stay on the device as `paradigm.resident_memory` says. Their weights are computed in each visit."""
+        """Let chunks stay on the device as `paradigm.resident_memory` says. Each visit computes their weights."""
         visited = [
             (layer, chunks)
             for layer, chunks in zip(self._job.model.layers, self.chunks, strict=True)
@@ -76,7 +76,7 @@ class LocalChunks:
         def work(chunk: Chunk, rows: Tensor, _: Tensor | None) -> Tensor:
             return model.preactivated(index, chunk.block, rows, key)
 
-        return in_chunks(work, dropped, None, chunks, self._job.tier, width=layer.out_dim)
+        return in_chunks(work, dropped, None, chunks, self._job.tier, width=layer.out_dim, layer=index)
 
 
 def cost_of(layer: Layer, dtype: torch.dtype) -> ChunkCost:

@@ -86,7 +86,7 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
                         own = replace(own, hidden=hidden)
                 sampled = self.sample(own, key if micro < 0 else replace(key, micro=micro))
             with timer.phase("load"):
-                self.count("tier/h2d_bytes", own.examples.nbytes)
+                self.count_crossing(own.examples.nbytes)
                 ready = self.load(sampled)
                 return replace(ready, own=own.to(self.job.device, ready.batch))
 
@@ -104,7 +104,7 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
         if features is not None and self._crossed is not batch.blocks:
             if self.schedule.num_batches == 1:
                 self._crossed = batch.blocks
-            self.count("tier/h2d_bytes", more_bytes + batch.crossing_bytes)
+            self.count_crossing(more_bytes + batch.crossing_bytes)
             if batch.far_bytes is not None:
                 self.count("tier/h2d_bytes_topology", batch.far_bytes)
         return batch.to(self.job.device)

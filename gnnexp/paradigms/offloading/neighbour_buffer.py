@@ -55,6 +55,7 @@ class NeighbourBuffer:
             self._note_peer_rows(counted, move.sent, buffer)
         else:
             came = self._host_comm.all_to_all(gather_rows(host, move.sent), move.sent_counts, move.counts, tag)
+            self._tier.counts["tier/socket_bytes"] += came.nbytes
             self._tier.place(self._tier.fetch(came, torch.arange(came.shape[0])), buffer, move.places, rows)
 
     def give_back(self, move: Move, gradients: Tensor, host: Tensor, tag: Tag) -> None:
@@ -74,6 +75,7 @@ class NeighbourBuffer:
             self._note_peer_rows("backward", move.places, gradients)
         elif self._comm.size > 1:
             leaving = self._tier.collect(gradients, move.places, _BACK)
+            self._tier.counts["tier/socket_bytes"] += leaving.nbytes
             came = self._host_comm.all_to_all(leaving, move.counts, move.sent_counts, tag)
             for rows, places in _by_rank(came, move.sent, move.sent_counts):
                 self._tier.accumulate(rows, host, places)

@@ -72,7 +72,7 @@ def load_part(job: Job, number: int, batch_size: int | None, pool: Pool) -> Acti
     sampler, store = job.experiment.sampler.make(), job.experiment.feature_store.make()
     sampler.pool = pool
     sampler.setup(shard, job.model.num_layers)
-    store.setup(shard, job.dtype, job.device, job.batch_comm, pool=pool)
+    store.setup(shard, job.dtype, job.device, job.batch_comm, pool=pool, link=job.tier.link)
     train = job.experiment.train
     schedule = TargetSchedule(
         part.graph.splits.train, batch_size, job.experiment.seed, train.shuffle, train.steps_per_epoch

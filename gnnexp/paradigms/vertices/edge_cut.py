@@ -8,6 +8,7 @@ Foreign rows that are `held` are computed here too, and do not arrive.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from gnnexp.graph.sparse import Rows
 from gnnexp.measure.ledger import Tag
 from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.chunking import UNCUT, Chunking
-from gnnexp.paradigms.loops.computed import Computed
+from gnnexp.paradigms.loops.computed import AGAIN, Computed
 from gnnexp.paradigms.loops.full_graph import RankGraph, Whole, WholeGraphTrainer
 from gnnexp.paradigms.loops.local_chunks import LocalChunks
 from gnnexp.paradigms.trainer import EpochCounts
@@ -76,6 +77,8 @@ class EdgeCutTrainer(WholeGraphTrainer):
         blocks, self.local = job.once.of("blocks", self._moved), self._cut(chunking)
         cross_edges = [int((level.block.sources >= level.num_local).sum()) for level in self.levels]
         computed = Computed.of_whole(blocks, self.own.numel(), cross_edges)
+        if self.local is not None:
+            computed = replace(computed, work={**computed.work, **AGAIN})
         self.held = RankGraph(self.own, blocks, computed, self._resident(blocks))
         self.places = self._placed(whole_parts=whole_parts_from is not None)
         self._kept = KeptExchanges(arrival, (place for place in self.places if place is not None), job.device)

@@ -71,4 +71,8 @@ def _expected(chunks: Sequence[Chunk], *, numba: bool, constant: bool) -> dict[s
         topology = forward + turned + 8 * sum(chunk.block.num_dst for chunk in chunks)
     else:
         topology = 2 * forward + turned
-    return {"tier/h2d_bytes": topology + read + made + (0 if constant else read), "tier/d2h_bytes": made + read}
+    return {
+        "tier/h2d_bytes": topology + read + made + (0 if constant else read),
+        "tier/d2h_bytes": made + read,
+        "tier/host_add_bytes": read,
+    }
