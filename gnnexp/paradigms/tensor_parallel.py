@@ -42,8 +42,9 @@ class TensorParallel(Paradigm):
         device_memory: bytes of the device tier that a chunk may take, or null.
         pipeline: for `decoupled`: whether to exchange one chunk while another one is computed.
         attention: for `decoupled`: `trained`, or `frozen` at its initial value, as in the artifact by mistake.
-        attention_work: for `decoupled`: `shared`: each rank weighs some edges and shares their weights (section 4.1.1);
-            or `replicated`: every rank weighs all edges from the shared keys.
+        attention_work: for `decoupled`. With `shared`, each rank weighs some edges and shares their weights (section
+            4.1.1). With `halo`, it does the same, but gets only the keys that its edges read. With `replicated`, every
+            rank weighs all edges from the shared keys. With `cheapest`, the way is taken that sends the fewest values.
         nn_device: for `decoupled`: where dense updates run. With `host`, features never leave the host (section
             4.2.1).
     """
@@ -80,6 +81,13 @@ class TensorParallel(Paradigm):
                 self.attention,
                 "only the decoupled artifact's is frozen",
                 "set paradigm.attention=trained",
+            ),
+            (
+                decoupled or self.attention_work == "shared",
+                "attention_work",
+                self.attention_work,
+                "coupled layers weigh all edges on every rank",
+                f"{fix}, or paradigm.attention_work=shared",
             ),
         )
         ConfigError.raise_all([*self.chunking.problems(), *rules])

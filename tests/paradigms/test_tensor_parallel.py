@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from combinations import combinations
 from experiments import assembled, data_problems
 from full_graph import FULL_MODELS, full_config
@@ -16,7 +18,9 @@ from gnnexp.comm.environment import Environment, read_environment
 from gnnexp.comm.tensor_split import even_sizes
 from gnnexp.errors import ConfigError, DataError
 from gnnexp.experiment.build import build
+from gnnexp.graph.graph import Graph
 from gnnexp.paradigms.base import Paradigm
+from gnnexp.paradigms.columns.key_exchange import AttentionSizes, least_sent, values_sent
 from gnnexp.paradigms.columns.trainer import ColumnTrainer
 from gnnexp.testing.exactness import assert_exact
 from gnnexp.testing.graphs import half_without_in_edges, nasty_graph
@@ -71,11 +75,20 @@ def test_decoupled_layers_have_those_of_their_serial_twin(ranks, size, model, ch
 
 
 @pytest.mark.parametrize(
-    ("size", "chunks", "pipeline"), [(2, 1, False), (3, 3, True), pytest.param(4, 16, False, marks=pytest.mark.slow)]
+    ("work", "size", "chunks", "pipeline"),
+    combinations(
+        ["replicated", "halo", "cheapest"],
+        [2, 3, 4],
+        [1, 3, 16],
+        [False, True],
+        quick=lambda work, size, chunks, pipeline: (
+            (work, size, chunks, pipeline) in [("replicated", 2, 1, False), ("halo", 2, 1, False), ("halo", 4, 3, True)]
+        ),
+    ),
 )
-def test_attention_that_every_rank_computes_is_the_same(ranks, size, chunks, pipeline, steps):
-    config = _config("gat_residual", "decoupled", chunks=chunks, pipeline=pipeline)
-    config["paradigm"]["attention_work"] = "replicated"
+def test_attention_is_the_same_whoever_weighs_the_edges(ranks, work, size, chunks, pipeline, steps):
+    config = _config("gat_residual", "decoupled", chunks=chunks, pipeline=pipeline, model={"out_heads": 2})
+    config["paradigm"]["attention_work"] = work
     assert_exact(ranks, size, nasty_graph, config, 1e-10, serial_paradigm=TWIN, steps=steps)
 
 
@@ -192,6 +205,70 @@ def test_decoupled_layers_exchange_four_times_whatever_their_number(ranks, layer
             assert (sent, rounds) == (expected, {STEPS * (4 + attention)})
 
 
+def _read_keys(graph: Graph, size: int) -> int:
+    """Foreign sources and destinations of the ranks' edges. Ranges of destinations have about equal costs."""
+    loops = torch.arange(graph.num_nodes)
+    source = torch.cat((graph.indices.long(), loops))
+    target = torch.cat((torch.repeat_interleave(loops, graph.in_degree), loops))
+    total = torch.cumsum(graph.in_degree + 2, 0)
+    owner = torch.repeat_interleave(torch.arange(size), torch.tensor(even_sizes(graph.num_nodes, size)))
+    reader = sum((total > total[-1] * number // size).long() for number in range(1, size))
+    foreign = 0
+    for rank in range(size):
+        ends = source[reader[target] == rank].unique(), loops[reader == rank]
+        foreign += sum(int((owner[part] != rank).sum()) for part in ends)
+    return foreign
+
+
+def _sparse() -> Graph:
+    """Fewer edges than vertices."""
+    return nasty_graph(60, 50)
+
+
+def _sent_by(make: Callable[[], Graph], config: dict[str, Any]) -> tuple[int, int, str]:
+    """Values of activations and rounds per step, and how attention was computed."""
+    with tempfile.TemporaryDirectory() as folder:
+        job, trainer = assembled(config, Artifacts(make()), Path(folder), read_environment())
+        way = trainer.facts()["attention_work"]
+        job.comm.release()
+    curve = run_steps(config, make(), STEPS)
+    return curve.sent_bytes["activations"] // (4 * STEPS), curve.rounds["activations"] // STEPS, way
+
+
+@pytest.mark.parametrize(
+    ("make", "heads", "frozen", "size", "cheap"),
+    [
+        (nasty_graph, 1, False, 2, "replicated"),
+        (nasty_graph, 1, True, 3, "replicated"),
+        (_sparse, 8, False, 3, "halo"),
+        (_sparse, 8, True, 4, "halo"),
+    ],
+)
+def test_the_cheapest_attention_sends_the_fewest_values(ranks, make, heads, frozen, size, cheap):
+    """Every way sends what its formula says, and `cheapest` takes the one that sends the least."""
+    graph = make()
+    vertices = graph.num_nodes
+    sizes = AttentionSizes(
+        size, vertices, graph.num_edges + vertices, heads, _read_keys(graph, size), trained=not frozen
+    )
+    formula, sent = values_sent(sizes), {}
+    for work in (*formula, "cheapest"):
+        config = _config("gat", "decoupled", "float32", model={"out_heads": heads})
+        config["paradigm"] |= {"attention_work": work, "attention": "frozen" if frozen else "trained"}
+        found = ranks(size).run(_sent_by, make, config)
+        sent[work] = sum(values for values, _, _ in found) - 4 * _exchanged(vertices, CLASSES, size)
+        assert {way for _, _, way in found} == {cheap if work == "cheapest" else work}
+        per_pass = 1 if sent[work] == formula["replicated"] and work in ("replicated", "cheapest") else 2
+        assert {rounds for _, rounds, _ in found} == {4 + per_pass * (1 if frozen else 2)}
+    assert {work: sent[work] for work in formula} == formula
+    assert sent["cheapest"] == min(formula.values()) == formula[cheap]
+
+
+def test_nothing_is_sent_by_a_single_rank():
+    sizes = AttentionSizes(1, 9, 20, 2, 0, trained=True)
+    assert set(values_sent(sizes).values()) == {0} and least_sent(sizes) == "shared"
+
+
 @pytest.mark.parametrize("model", ["gcn", "gat"])
 def test_only_results_of_dense_updates_on_the_host_cross(ranks, model):
     """n rows of classes and keys to the device, their gradients back; of features nothing."""
@@ -276,6 +353,7 @@ def test_chunks_stay_within_the_budget(ranks, model, mode, pipeline):
         ({"attention": "stolen"}, "attention"),
         ({"attention": "frozen"}, "attention"),
         ({"attention_work": "none"}, "attention_work"),
+        ({"attention_work": "replicated"}, "attention_work"),
         ({"nn_device": "host"}, "nn_device"),
         ({"mode": "decoupled", "nn_device": "moon"}, "nn_device"),
     ],

@@ -43,7 +43,15 @@ PAGES: Mapping[str, About] = {
     "neutronstar": About(("neutronstar", "neutronstar_comm", "neutronstar_cache")),
     "sancus": About(("sancus",)),
     "neutrontp": About(
-        ("neutrontp", "neutrontp_naive", "neutrontp_base", "neutrontp_cs", "neutrontp_cs_tp", "neutrontp_cs_tp_dt"),
+        (
+            "neutrontp",
+            "neutrontp_replicated",
+            "neutrontp_naive",
+            "neutrontp_base",
+            "neutrontp_cs",
+            "neutrontp_cs_tp",
+            "neutrontp_cs_tp_dt",
+        ),
         "neutrontp",
     ),
     "hongtu": About(("hongtu", "hongtu_p2p", "hongtu_base", "hongtu_im"), "hongtu"),
