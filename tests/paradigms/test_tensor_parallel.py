@@ -11,17 +11,22 @@ from typing import Any
 import pytest
 import torch
 from combinations import combinations
-from experiments import assembled, data_problems
+from experiments import assembled, data_problems, seen
 from full_graph import FULL_MODELS, full_config
+from sparse_graphs import mostly_zero
 
 from gnnexp.comm.environment import Environment, read_environment
-from gnnexp.comm.tensor_split import even_sizes
+from gnnexp.comm.tensor_split import even_bounds, even_sizes, values_moved
 from gnnexp.errors import ConfigError, DataError
 from gnnexp.experiment.build import build
 from gnnexp.graph.graph import Graph
+from gnnexp.models.gcn import GCNOptions
+from gnnexp.models.layer import Layer
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.paradigms.columns.key_exchange import AttentionSizes, least_sent, values_sent
+from gnnexp.paradigms.columns.orders import Inputs, Order, layer_values, projected_layers
 from gnnexp.paradigms.columns.trainer import ColumnTrainer
+from gnnexp.paradigms.loops.local_chunks import layers_of
 from gnnexp.testing.exactness import assert_exact
 from gnnexp.testing.graphs import half_without_in_edges, nasty_graph
 from gnnexp.testing.steps import Curve, run_steps
@@ -49,6 +54,30 @@ def _config(name: str, mode: str, dtype: str = "float64", chunks: int = 1, pipel
 def test_coupled_layers_have_the_losses_and_gradients_of_one_worker(ranks, size, model, chunks, steps):
     steps = 20 if chunks == 1 and model == "gat" else steps
     assert_exact(ranks, size, nasty_graph, _config(model, "coupled", chunks=chunks), 1e-10, steps=steps)
+
+
+@pytest.mark.parametrize(
+    ("order", "size", "model", "chunks"),
+    combinations(
+        ["project", "cheapest"],
+        [1, 2, 3, 4],
+        FULL_MODELS,
+        [1, 5],
+        quick=lambda order, size, model, chunks: (
+            (order, size, chunks)
+            == {
+                "gcn": ("project", 3, 5),
+                "sage": ("cheapest", 3, 1),
+                "gin": ("cheapest", 2, 5),
+                "written_here": ("project", 4, 1),
+            }.get(model)
+        ),
+    ),
+)
+def test_coupled_layers_are_exact_in_any_order(ranks, order, size, model, chunks, steps):
+    config = _config(model, "coupled", chunks=chunks)
+    config["paradigm"]["order"] = order
+    assert_exact(ranks, size, nasty_graph, config, 1e-10, steps=steps)
 
 
 @pytest.mark.parametrize(
@@ -164,6 +193,86 @@ def test_traffic_of_coupled_layers(ranks, size, layers):
     sent = {tag: sum(c.sent_bytes.get(tag, 0) for c in curves) for tag in ("features", "activations")}
     assert sent["features"] == STEPS * 4 * _exchanged(vertices, FEATURES, size)
     assert sent["activations"] == STEPS * 4 * 4 * (layers - 1) * _exchanged(vertices, HIDDEN, size)
+
+
+def _layer_by_layer(model: str, order: Order, size: int, inputs: Inputs, **changes: Any) -> tuple[list[bool], int, int]:
+    """Whether each layer projects first, and the values that a step sends as features and as activations."""
+    experiment, facts = seen(_config(model, "coupled", model=changes, hardware={"workers": size}), nasty_graph())
+    layers = [layer for layer in layers_of(experiment.model, facts) if isinstance(layer, Layer)]
+    projects = projected_layers(layers, order, inputs, facts.num_nodes, size)
+    values = [
+        layer_values(layer, index, inputs, facts.num_nodes, size, projects=first)
+        for index, (layer, first) in enumerate(zip(layers, projects, strict=True))
+    ]
+    features = 0 if projects[0] or inputs.trained else values[0]
+    return list(projects), features, sum(values) - features
+
+
+@pytest.mark.parametrize(
+    ("model", "order", "size"),
+    combinations(
+        FULL_MODELS,
+        ["aggregate", "project", "cheapest"],
+        [2, 3, 4],
+        quick=lambda model, order, size: (
+            (model, order, size) in [("gin", "project", 3), ("sage", "cheapest", 4), ("gat", "cheapest", 3)]
+        ),
+    ),
+)
+def test_a_layer_sends_what_its_order_says(ranks, model, order, size):
+    projects, features, activations = _layer_by_layer(model, order, size, Inputs(sparse=False, trained=False))
+    config = _config(model, "coupled", "float32")
+    config["paradigm"]["order"] = order
+    curves = ranks(size).run(_steps, config)
+    sent = {tag: sum(curve.sent_bytes.get(tag, 0) for curve in curves) for tag in ("features", "activations")}
+    assert sent == {"features": STEPS * 4 * features, "activations": STEPS * 4 * activations}
+    if order == "cheapest" and model in ("gcn", "sage"):
+        assert projects == [False, True], "13 columns once against 16 four times; 16 columns against 4"
+    if order == "cheapest" and model == "gin":
+        assert projects == [False, False], "its last layer projects to as many columns as it reads"
+
+
+@pytest.mark.parametrize(
+    ("kind", "order"),
+    combinations(
+        ["sparse", "trained"], ["aggregate", "project", "cheapest"], quick=lambda kind, order: order == "cheapest"
+    ),
+)
+def test_sparse_and_trained_rows_in_any_order(ranks, kind, order, steps):
+    """Sparse rows are always projected first. Trained rows are split, and take gradients."""
+    store = {"_target_": "gnnexp.feature_stores.embedding.EmbeddingOptions", "dim": FEATURES}
+    config = _config("sage", "coupled", **({"feature_store": store} if kind == "trained" else {}))
+    config["paradigm"]["order"] = order
+    make = mostly_zero if kind == "sparse" else nasty_graph
+    curves, _ = assert_exact(ranks, 3, make, config, 1e-10, steps=steps)
+    inputs = Inputs(sparse=kind == "sparse", trained=kind == "trained")
+    projects, _, activations = _layer_by_layer("sage", order, 3, inputs)
+    assert projects[0] == (kind == "sparse" or order == "project")
+    if kind == "sparse":
+        assert sum(curve.sent_bytes["activations"] for curve in curves) == steps * 8 * activations
+    else:
+        sent = {tag: sum(c.sent_bytes.get(tag, 0) for c in curves) for tag in ("features", "activations")}
+        assert sum(sent.values()) == steps * 8 * activations
+
+
+def test_the_cheaper_order_halves_the_volume_on_the_widths_of_reddit():
+    """NeutronTP's Figure 10: what naive tensor parallelism sends, relative to the decoupled one."""
+    ranks, vertices, inputs = 4, 232_965, Inputs(sparse=False, trained=False)
+    options = GCNOptions(hidden=256, layers=2)
+    with torch.device("meta"):
+        layers = [options.make_layer(0, 602, 256), options.make_layer(1, 256, 41)]
+    bounds = even_bounds(41, ranks)
+    decoupled = 4 * values_moved(even_sizes(vertices, ranks), bounds)
+    volume = {}
+    for order in ("aggregate", "project", "cheapest"):
+        projects = projected_layers(layers, order, inputs, vertices, ranks)
+        volume[order] = sum(
+            layer_values(layer, index, inputs, vertices, ranks, projects=first)
+            for index, (layer, first) in enumerate(zip(layers, projects, strict=True))
+        )
+        assert projects == {"aggregate": (False, False), "project": (True, True), "cheapest": (False, True)}[order]
+    relative = {order: values / decoupled for order, values in volume.items()}
+    assert relative == pytest.approx({"aggregate": 9.915, "project": 7.244, "cheapest": 4.671}, abs=1e-3)
 
 
 @pytest.mark.parametrize("size", [2, 3])
@@ -325,6 +434,7 @@ def _probed(config: dict[str, Any]) -> tuple[int, dict[str, int]]:
     [
         ("gcn", "coupled", False),
         ("gat", "coupled", False),
+        ("sage", "project", False),
         ("gcn", "decoupled", True),
         ("gat", "decoupled", False),
         ("gat", "decoupled", True),
@@ -332,9 +442,11 @@ def _probed(config: dict[str, Any]) -> tuple[int, dict[str, int]]:
     ],
 )
 def test_chunks_stay_within_the_budget(ranks, model, mode, pipeline):
-    budget = 2_500_000 if mode == "coupled" else 1_000_000
+    budget = 1_000_000 if mode == "decoupled" else 2_500_000
+    order = "project" if mode == "project" else "aggregate"
+    mode = "coupled" if mode == "project" else mode
     config = _config(model, mode, "float32", pipeline=pipeline, model={"hidden": 32})
-    config["paradigm"] |= {"chunks": None, "device_memory": budget}
+    config["paradigm"] |= {"chunks": None, "device_memory": budget, "order": order}
     for chunks, memory in ranks(2).run(_probed, config):
         assert 1 < chunks < 200, "a budget that matters, and is made use of"
         assert budget / 10 < memory["device_peak_bytes"] <= budget
@@ -354,6 +466,8 @@ def test_chunks_stay_within_the_budget(ranks, model, mode, pipeline):
         ({"attention": "frozen"}, "attention"),
         ({"attention_work": "none"}, "attention_work"),
         ({"attention_work": "replicated"}, "attention_work"),
+        ({"order": "both"}, "order"),
+        ({"mode": "decoupled", "order": "cheapest"}, "order"),
         ({"nn_device": "host"}, "nn_device"),
         ({"mode": "decoupled", "nn_device": "moon"}, "nn_device"),
     ],
