@@ -54,6 +54,17 @@ def even_bounds(count: int, num_ranks: int) -> list[int]:
     return list(accumulate(even_sizes(count, num_ranks), initial=0))
 
 
+def values_moved(rows: Sequence[int], bounds: Sequence[int]) -> int:
+    """Values that all ranks send in one split, or in one gather: all but those that stay on their rank.
+
+    Args:
+        rows: number of rows of each rank.
+        bounds: `[N + 1]` bounds of the ranks' columns.
+    """
+    kept = sum(count * (stop - start) for count, (start, stop) in zip(rows, pairwise(bounds), strict=True))
+    return sum(rows) * bounds[-1] - kept
+
+
 def to_columns(rows: Tensor, layout: ColumnLayout, comm: Communicator, tag: Tag) -> Tensor:
     """Split: from `[rows[rank], C]` to `[sum(rows), width]`, in rank order; one round, no gradient."""
     if comm.size == 1:

@@ -18,6 +18,8 @@ from gnnexp.components.options import rule_problems
 from gnnexp.components.plan import Plan, Resident, Sizes
 from gnnexp.errors import ConfigError, Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
+from gnnexp.graph.sparse import SparseRows
+from gnnexp.models.decoupled import contract_layer
 from gnnexp.models.layer import Layer
 from gnnexp.ops.products import matmul_problems
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
@@ -26,6 +28,7 @@ from gnnexp.paradigms.columns.checks import chunk_cost, column_problems, coupled
 from gnnexp.paradigms.columns.coupled import CoupledTrainer
 from gnnexp.paradigms.columns.decoupled import DecoupledTrainer
 from gnnexp.paradigms.columns.edge_attention import AttentionWork
+from gnnexp.paradigms.columns.orders import Inputs, Order, projected_layers
 from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.chunking import UNCUT, Chunking, ResidentMemory
 from gnnexp.paradigms.loops.full_graph import full_graph_problems
@@ -42,10 +45,14 @@ class TensorParallel(Paradigm):
         chunks: number of ranges of destinations, computed one after another; null: as many as `device_memory` needs.
         device_memory: bytes of the device tier that a chunk may take, or null.
         resident_memory: bytes of the device in which chunks stay, see `loops/stay.py`; null: all cross in every visit.
+        order: for `coupled`: whether layers with constant weights `aggregate` first or `project` first. With
+            `cheapest`, each layer takes the order that sends fewer values. Other layers always project first, and so
+            does layer 1 if features are sparse.
         pipeline: for `decoupled`: whether to exchange one chunk while another one is computed.
         attention: for `decoupled`: `trained`, or `frozen` at its initial value, as in the artifact by mistake.
-        attention_work: for `decoupled`: `shared`: each rank weighs some edges and shares their weights (section 4.1.1);
-            or `replicated`: every rank weighs all edges from the shared keys.
+        attention_work: for `decoupled`. With `shared`, each rank weighs some edges and shares their weights (section
+            4.1.1). With `halo`, it does the same, but gets only the keys that its edges read. With `replicated`, every
+            rank weighs all edges from the shared keys. With `cheapest`, the way is taken that sends the fewest values.
         nn_device: for `decoupled`: where dense updates run. With `host`, features never leave the host (section
             4.2.1).
     """
@@ -54,6 +61,7 @@ class TensorParallel(Paradigm):
     chunks: int | None = 1
     device_memory: int | None = None
     resident_memory: ResidentMemory = None
+    order: Order = "aggregate"
     pipeline: bool = False
     attention: Literal["trained", "frozen"] = "trained"
     attention_work: AttentionWork = "shared"
@@ -83,6 +91,20 @@ class TensorParallel(Paradigm):
                 self.attention,
                 "only the decoupled artifact's is frozen",
                 "set paradigm.attention=trained",
+            ),
+            (
+                decoupled or self.attention_work == "shared",
+                "attention_work",
+                self.attention_work,
+                "coupled layers weigh all edges on every rank",
+                f"{fix}, or paradigm.attention_work=shared",
+            ),
+            (
+                not decoupled or self.order == "aggregate",
+                "order",
+                self.order,
+                "decoupled layers have one order: all projections, then all aggregations",
+                "set paradigm.order=aggregate, or paradigm.mode=coupled",
             ),
         )
         ConfigError.raise_all([*self.chunking.problems(), *self.chunking.whole_problems(), *rules])
@@ -127,18 +149,21 @@ class TensorParallel(Paradigm):
             approximates="; ".join([*changed, *["attention is not trained"] * (self.attention == "frozen")]),
             resident=Resident(facts.num_edges, own if decoupled else 2 * own, 2 * own),
             features_on_host=self.nn_device == "host",
-            problems=tuple(column_problems(experiment, facts, self.chunking, decoupled=decoupled)),
+            problems=tuple(column_problems(experiment, facts, self.chunking, None if decoupled else self.order)),
         )
 
     def trainer(self, job: Job) -> Trainer[Any]:
         """The trainer of the mode."""
-        cost = chunk_cost(list(job.model.layers), job.comm.size, job.dtype, decoupled=self.mode == "decoupled")
+        layers = [contract_layer(job.model, index) for index in range(job.model.num_layers)]
+        trained = job.store.options.trained_columns is not None
+        inputs, ranks = Inputs(isinstance(job.graph.features, SparseRows), trained), job.comm.size
         if self.mode == "coupled":
-            return CoupledTrainer(job, self.chunking, cost)
+            projects = projected_layers(layers, self.order, inputs, job.graph.num_nodes, ranks)
+            return CoupledTrainer(job, self.chunking, chunk_cost(layers, ranks, job.dtype, projects, inputs), projects)
         return DecoupledTrainer(
             job,
             self.chunking,
-            cost,
+            chunk_cost(layers, ranks, job.dtype, None, inputs),
             pipeline=self.pipeline,
             frozen=self.attention == "frozen",
             attention_work=self.attention_work,

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from combinations import combinations
-from experiments import assembled, data_problems
+from experiments import assembled, data_problems, seen
 from full_graph import FULL_MODELS, full_config
+from sparse_graphs import mostly_zero
 
 from gnnexp.comm.environment import Environment, read_environment
-from gnnexp.comm.tensor_split import even_sizes
+from gnnexp.comm.tensor_split import even_bounds, even_sizes, values_moved
 from gnnexp.errors import ConfigError, DataError
 from gnnexp.experiment.build import build
+from gnnexp.graph.graph import Graph
+from gnnexp.models.gcn import GCNOptions
+from gnnexp.models.layer import Layer
 from gnnexp.paradigms.base import Paradigm
+from gnnexp.paradigms.columns.key_exchange import AttentionSizes, least_sent, values_sent
+from gnnexp.paradigms.columns.orders import Inputs, Order, layer_values, projected_layers
 from gnnexp.paradigms.columns.trainer import ColumnTrainer
+from gnnexp.paradigms.loops.local_chunks import layers_of
 from gnnexp.testing.exactness import assert_exact
 from gnnexp.testing.graphs import half_without_in_edges, nasty_graph
 from gnnexp.testing.steps import Curve, run_steps
@@ -48,6 +57,30 @@ def test_coupled_layers_have_the_losses_and_gradients_of_one_worker(ranks, size,
 
 
 @pytest.mark.parametrize(
+    ("order", "size", "model", "chunks"),
+    combinations(
+        ["project", "cheapest"],
+        [1, 2, 3, 4],
+        FULL_MODELS,
+        [1, 5],
+        quick=lambda order, size, model, chunks: (
+            (order, size, chunks)
+            == {
+                "gcn": ("project", 3, 5),
+                "sage": ("cheapest", 3, 1),
+                "gin": ("cheapest", 2, 5),
+                "written_here": ("project", 4, 1),
+            }.get(model)
+        ),
+    ),
+)
+def test_coupled_layers_are_exact_in_any_order(ranks, order, size, model, chunks, steps):
+    config = _config(model, "coupled", chunks=chunks)
+    config["paradigm"]["order"] = order
+    assert_exact(ranks, size, nasty_graph, config, 1e-10, steps=steps)
+
+
+@pytest.mark.parametrize(
     ("size", "model", "chunks", "pipeline"),
     combinations(
         [1, 2, 3, 4],
@@ -71,11 +104,20 @@ def test_decoupled_layers_have_those_of_their_serial_twin(ranks, size, model, ch
 
 
 @pytest.mark.parametrize(
-    ("size", "chunks", "pipeline"), [(2, 1, False), (3, 3, True), pytest.param(4, 16, False, marks=pytest.mark.slow)]
+    ("work", "size", "chunks", "pipeline"),
+    combinations(
+        ["replicated", "halo", "cheapest"],
+        [2, 3, 4],
+        [1, 3, 16],
+        [False, True],
+        quick=lambda work, size, chunks, pipeline: (
+            (work, size, chunks, pipeline) in [("replicated", 2, 1, False), ("halo", 2, 1, False), ("halo", 4, 3, True)]
+        ),
+    ),
 )
-def test_attention_that_every_rank_computes_is_the_same(ranks, size, chunks, pipeline, steps):
-    config = _config("gat_residual", "decoupled", chunks=chunks, pipeline=pipeline)
-    config["paradigm"]["attention_work"] = "replicated"
+def test_attention_is_the_same_whoever_weighs_the_edges(ranks, work, size, chunks, pipeline, steps):
+    config = _config("gat_residual", "decoupled", chunks=chunks, pipeline=pipeline, model={"out_heads": 2})
+    config["paradigm"]["attention_work"] = work
     assert_exact(ranks, size, nasty_graph, config, 1e-10, serial_paradigm=TWIN, steps=steps)
 
 
@@ -153,6 +195,86 @@ def test_traffic_of_coupled_layers(ranks, size, layers):
     assert sent["activations"] == STEPS * 4 * 4 * (layers - 1) * _exchanged(vertices, HIDDEN, size)
 
 
+def _layer_by_layer(model: str, order: Order, size: int, inputs: Inputs, **changes: Any) -> tuple[list[bool], int, int]:
+    """Whether each layer projects first, and the values that a step sends as features and as activations."""
+    experiment, facts = seen(_config(model, "coupled", model=changes, hardware={"workers": size}), nasty_graph())
+    layers = [layer for layer in layers_of(experiment.model, facts) if isinstance(layer, Layer)]
+    projects = projected_layers(layers, order, inputs, facts.num_nodes, size)
+    values = [
+        layer_values(layer, index, inputs, facts.num_nodes, size, projects=first)
+        for index, (layer, first) in enumerate(zip(layers, projects, strict=True))
+    ]
+    features = 0 if projects[0] or inputs.trained else values[0]
+    return list(projects), features, sum(values) - features
+
+
+@pytest.mark.parametrize(
+    ("model", "order", "size"),
+    combinations(
+        FULL_MODELS,
+        ["aggregate", "project", "cheapest"],
+        [2, 3, 4],
+        quick=lambda model, order, size: (
+            (model, order, size) in [("gin", "project", 3), ("sage", "cheapest", 4), ("gat", "cheapest", 3)]
+        ),
+    ),
+)
+def test_a_layer_sends_what_its_order_says(ranks, model, order, size):
+    projects, features, activations = _layer_by_layer(model, order, size, Inputs(sparse=False, trained=False))
+    config = _config(model, "coupled", "float32")
+    config["paradigm"]["order"] = order
+    curves = ranks(size).run(_steps, config)
+    sent = {tag: sum(curve.sent_bytes.get(tag, 0) for curve in curves) for tag in ("features", "activations")}
+    assert sent == {"features": STEPS * 4 * features, "activations": STEPS * 4 * activations}
+    if order == "cheapest" and model in ("gcn", "sage"):
+        assert projects == [False, True], "13 columns once against 16 four times; 16 columns against 4"
+    if order == "cheapest" and model == "gin":
+        assert projects == [False, False], "its last layer projects to as many columns as it reads"
+
+
+@pytest.mark.parametrize(
+    ("kind", "order"),
+    combinations(
+        ["sparse", "trained"], ["aggregate", "project", "cheapest"], quick=lambda kind, order: order == "cheapest"
+    ),
+)
+def test_sparse_and_trained_rows_in_any_order(ranks, kind, order, steps):
+    """Sparse rows are always projected first. Trained rows are split, and take gradients."""
+    store = {"_target_": "gnnexp.feature_stores.embedding.EmbeddingOptions", "dim": FEATURES}
+    config = _config("sage", "coupled", **({"feature_store": store} if kind == "trained" else {}))
+    config["paradigm"]["order"] = order
+    make = mostly_zero if kind == "sparse" else nasty_graph
+    curves, _ = assert_exact(ranks, 3, make, config, 1e-10, steps=steps)
+    inputs = Inputs(sparse=kind == "sparse", trained=kind == "trained")
+    projects, _, activations = _layer_by_layer("sage", order, 3, inputs)
+    assert projects[0] == (kind == "sparse" or order == "project")
+    if kind == "sparse":
+        assert sum(curve.sent_bytes["activations"] for curve in curves) == steps * 8 * activations
+    else:
+        sent = {tag: sum(c.sent_bytes.get(tag, 0) for c in curves) for tag in ("features", "activations")}
+        assert sum(sent.values()) == steps * 8 * activations
+
+
+def test_the_cheaper_order_halves_the_volume_on_the_widths_of_reddit():
+    """NeutronTP's Figure 10: what naive tensor parallelism sends, relative to the decoupled one."""
+    ranks, vertices, inputs = 4, 232_965, Inputs(sparse=False, trained=False)
+    options = GCNOptions(hidden=256, layers=2)
+    with torch.device("meta"):
+        layers = [options.make_layer(0, 602, 256), options.make_layer(1, 256, 41)]
+    bounds = even_bounds(41, ranks)
+    decoupled = 4 * values_moved(even_sizes(vertices, ranks), bounds)
+    volume = {}
+    for order in ("aggregate", "project", "cheapest"):
+        projects = projected_layers(layers, order, inputs, vertices, ranks)
+        volume[order] = sum(
+            layer_values(layer, index, inputs, vertices, ranks, projects=first)
+            for index, (layer, first) in enumerate(zip(layers, projects, strict=True))
+        )
+        assert projects == {"aggregate": (False, False), "project": (True, True), "cheapest": (False, True)}[order]
+    relative = {order: values / decoupled for order, values in volume.items()}
+    assert relative == pytest.approx({"aggregate": 9.915, "project": 7.244, "cheapest": 4.671}, abs=1e-3)
+
+
 @pytest.mark.parametrize("size", [2, 3])
 def test_attention_shares_two_key_columns_per_head(ranks, size):
     """Projected rows are split and gathered, (N-1) V 2K keys are shared, and the same again backwards."""
@@ -190,6 +312,70 @@ def test_decoupled_layers_exchange_four_times_whatever_their_number(ranks, layer
             assert abs(sent - expected) <= STEPS * 4 * 4 * chunks * size * CLASSES
         else:
             assert (sent, rounds) == (expected, {STEPS * (4 + attention)})
+
+
+def _read_keys(graph: Graph, size: int) -> int:
+    """Foreign sources and destinations of the ranks' edges. Ranges of destinations have about equal costs."""
+    loops = torch.arange(graph.num_nodes)
+    source = torch.cat((graph.indices.long(), loops))
+    target = torch.cat((torch.repeat_interleave(loops, graph.in_degree), loops))
+    total = torch.cumsum(graph.in_degree + 2, 0)
+    owner = torch.repeat_interleave(torch.arange(size), torch.tensor(even_sizes(graph.num_nodes, size)))
+    reader = sum((total > total[-1] * number // size).long() for number in range(1, size))
+    foreign = 0
+    for rank in range(size):
+        ends = source[reader[target] == rank].unique(), loops[reader == rank]
+        foreign += sum(int((owner[part] != rank).sum()) for part in ends)
+    return foreign
+
+
+def _sparse() -> Graph:
+    """Fewer edges than vertices."""
+    return nasty_graph(60, 50)
+
+
+def _sent_by(make: Callable[[], Graph], config: dict[str, Any]) -> tuple[int, int, str]:
+    """Values of activations and rounds per step, and how attention was computed."""
+    with tempfile.TemporaryDirectory() as folder:
+        job, trainer = assembled(config, Artifacts(make()), Path(folder), read_environment())
+        way = trainer.facts()["attention_work"]
+        job.comm.release()
+    curve = run_steps(config, make(), STEPS)
+    return curve.sent_bytes["activations"] // (4 * STEPS), curve.rounds["activations"] // STEPS, way
+
+
+@pytest.mark.parametrize(
+    ("make", "heads", "frozen", "size", "cheap"),
+    [
+        (nasty_graph, 1, False, 2, "replicated"),
+        (nasty_graph, 1, True, 3, "replicated"),
+        (_sparse, 8, False, 3, "halo"),
+        (_sparse, 8, True, 4, "halo"),
+    ],
+)
+def test_the_cheapest_attention_sends_the_fewest_values(ranks, make, heads, frozen, size, cheap):
+    """Every way sends what its formula says, and `cheapest` takes the one that sends the least."""
+    graph = make()
+    vertices = graph.num_nodes
+    sizes = AttentionSizes(
+        size, vertices, graph.num_edges + vertices, heads, _read_keys(graph, size), trained=not frozen
+    )
+    formula, sent = values_sent(sizes), {}
+    for work in (*formula, "cheapest"):
+        config = _config("gat", "decoupled", "float32", model={"out_heads": heads})
+        config["paradigm"] |= {"attention_work": work, "attention": "frozen" if frozen else "trained"}
+        found = ranks(size).run(_sent_by, make, config)
+        sent[work] = sum(values for values, _, _ in found) - 4 * _exchanged(vertices, CLASSES, size)
+        assert {way for _, _, way in found} == {cheap if work == "cheapest" else work}
+        per_pass = 1 if sent[work] == formula["replicated"] and work in ("replicated", "cheapest") else 2
+        assert {rounds for _, rounds, _ in found} == {4 + per_pass * (1 if frozen else 2)}
+    assert {work: sent[work] for work in formula} == formula
+    assert sent["cheapest"] == min(formula.values()) == formula[cheap]
+
+
+def test_nothing_is_sent_by_a_single_rank():
+    sizes = AttentionSizes(1, 9, 20, 2, 0, trained=True)
+    assert set(values_sent(sizes).values()) == {0} and least_sent(sizes) == "shared"
 
 
 @pytest.mark.parametrize("model", ["gcn", "gat"])
@@ -248,6 +434,7 @@ def _probed(config: dict[str, Any]) -> tuple[int, dict[str, int]]:
     [
         ("gcn", "coupled", False),
         ("gat", "coupled", False),
+        ("sage", "project", False),
         ("gcn", "decoupled", True),
         ("gat", "decoupled", False),
         ("gat", "decoupled", True),
@@ -255,9 +442,11 @@ def _probed(config: dict[str, Any]) -> tuple[int, dict[str, int]]:
     ],
 )
 def test_chunks_stay_within_the_budget(ranks, model, mode, pipeline):
-    budget = 2_500_000 if mode == "coupled" else 1_000_000
+    budget = 1_000_000 if mode == "decoupled" else 2_500_000
+    order = "project" if mode == "project" else "aggregate"
+    mode = "coupled" if mode == "project" else mode
     config = _config(model, mode, "float32", pipeline=pipeline, model={"hidden": 32})
-    config["paradigm"] |= {"chunks": None, "device_memory": budget}
+    config["paradigm"] |= {"chunks": None, "device_memory": budget, "order": order}
     for chunks, memory in ranks(2).run(_probed, config):
         assert 1 < chunks < 200, "a budget that matters, and is made use of"
         assert budget / 10 < memory["device_peak_bytes"] <= budget
@@ -276,6 +465,9 @@ def test_chunks_stay_within_the_budget(ranks, model, mode, pipeline):
         ({"attention": "stolen"}, "attention"),
         ({"attention": "frozen"}, "attention"),
         ({"attention_work": "none"}, "attention_work"),
+        ({"attention_work": "replicated"}, "attention_work"),
+        ({"order": "both"}, "order"),
+        ({"mode": "decoupled", "order": "cheapest"}, "order"),
         ({"nn_device": "host"}, "nn_device"),
         ({"mode": "decoupled", "nn_device": "moon"}, "nn_device"),
     ],

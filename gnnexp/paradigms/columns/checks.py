@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
@@ -13,7 +12,7 @@ from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.models.layer import Layer
 from gnnexp.paradigms.checks import after_layer_problems, attends, has_block_layers, projects_edges
-from gnnexp.paradigms.columns.coupled import projects_first, shared_columns
+from gnnexp.paradigms.columns.orders import Inputs, Order, must_project, projected_layers, shared_columns
 from gnnexp.paradigms.loops.chunking import Chunking
 from gnnexp.paradigms.loops.local_chunks import layers_of
 from gnnexp.placement.chunks import ChunkCost
@@ -67,35 +66,55 @@ def _contract_problems(experiment: Experiment) -> list[Problem]:
     ]
 
 
-def column_problems(experiment: Experiment, facts: GraphFacts, chunking: Chunking, *, decoupled: bool) -> list[Problem]:
-    """Problems with the data: too few columns of features or classes, or a budget below the largest vertex."""
+def column_problems(
+    experiment: Experiment, facts: GraphFacts, chunking: Chunking, order: Order | None
+) -> list[Problem]:
+    """Problems with the data: too few columns of features or classes, or a budget below the largest vertex.
+
+    `order` is that of coupled layers, and None for decoupled ones.
+    """
     ranks, model = experiment.num_ranks, experiment.model
     layers = [layer for layer in layers_of(model, facts) if isinstance(layer, Layer)]
     if len(layers) < model.layers:
         return []  # `coupled_problems` and `decoupled_problems` refuse such models
-    widths = {"dataset classes": facts.num_classes} if decoupled else _split_widths(layers, facts)
+    inputs = Inputs(facts.sparse, experiment.feature_store.trained_columns is not None)
+    projects = None if order is None else projected_layers(layers, order, inputs, facts.num_nodes, ranks)
+    widths = {"dataset classes": facts.num_classes} if projects is None else _split_widths(layers, projects)
     problems = [_too_few(what, width, experiment) for what, width in widths.items() if 0 < width < ranks]
-    cost = chunk_cost(layers, ranks, getattr(torch, experiment.train.dtype), decoupled=decoupled)
+    cost = chunk_cost(layers, ranks, getattr(torch, experiment.train.dtype), projects, inputs)
     return [*problems, *chunking.data_problems(facts, [cost], model.needs.self_loops)]
 
 
-def _split_widths(layers: Sequence[Layer], facts: GraphFacts) -> dict[str, int]:
+def _split_widths(layers: Sequence[Layer], projects_first: Sequence[bool]) -> dict[str, int]:
     """The rows that coupled layers split, by description, with their numbers of columns."""
     widths = {}
-    for index, layer in enumerate(layers):
-        columns = len(shared_columns(layer, index, facts.sparse).rows) - 1
+    for index, (layer, projects) in enumerate(zip(layers, projects_first, strict=True)):
+        columns = len(shared_columns(layer, projects=projects).rows) - 1
         if layer.traits.edge_projection is not None:
             widths[f"layer {index + 1}, in blocks,"] = columns
-        elif projects_first(layer, index, facts.sparse):
+        elif projects:
             widths[f"layer {index + 1}, projected,"] = columns
         else:
             widths[f"layer {index + 1}'s input" if index else "dataset features"] = columns
     return widths
 
 
-def chunk_cost(layers: Sequence[Any], ranks: int, dtype: torch.dtype, *, decoupled: bool) -> ChunkCost:
-    """Memory that a chunk takes, for the layer with the most columns per rank."""
-    widths = [layers[-1].out_dim] if decoupled else [max(layer.in_dim, layer.width) for layer in layers]
+def chunk_cost(
+    layers: Sequence[Layer], ranks: int, dtype: torch.dtype, projects_first: Sequence[bool] | None, inputs: Inputs
+) -> ChunkCost:
+    """Memory that a chunk takes, for the layer with the most columns per rank.
+
+    Args:
+        layers: all layers.
+        ranks: number of ranks.
+        dtype: type of rows.
+        projects_first: for each coupled layer, whether it aggregates projected rows; None for decoupled layers.
+        inputs: what is known of the features.
+    """
+    widths = [layers[-1].out_dim] if projects_first is None else []
+    for index, (layer, projects) in enumerate(zip(layers, projects_first or (), strict=bool(projects_first))):
+        chosen = projects and not must_project(layer, index, inputs)
+        widths.append(layer.width if chosen else max(layer.in_dim, layer.width))
     width = -(-max(widths) // ranks)
     edge_columns = -(-max(layer.traits.edge_columns for layer in layers) // ranks)
     return ChunkCost.of(width, width, max(layer.num_weights for layer in layers), dtype.itemsize, edge_columns)

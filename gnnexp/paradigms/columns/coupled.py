@@ -1,25 +1,28 @@
 """Coupled layers by columns: split, aggregate, gather (naive tensor parallelism, NeutronTP section 3.1).
 
-Layers with constant weights aggregate before they project, as in the paper. Layer 1 reads features that are stored by
-columns, so it only gathers. All other layers project first. Attention's weights come from shared keys, R-GCN's from
-parameters. Sums are taken of projected columns, including those of heads and bases. If edges are projected, ranks take
-whole blocks of the projection: columns of its input, and the columns of its output that depend on them.
+Layers with constant weights aggregate before they project, as in the paper, unless another order is chosen. Layer 1
+reads features that are stored by columns, so it only gathers. All other layers project first. Attention's weights come
+from shared keys, R-GCN's from parameters. Sums are taken of projected columns, including those of heads and bases. If
+edges are projected, ranks take whole blocks of the projection: columns of its input, and the columns of its output that
+depend on them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from gnnexp.comm.tensor_split import ColumnLayout, even_bounds, gather, gather_all_rows, split
+from gnnexp.comm.tensor_split import ColumnLayout, gather, gather_all_rows, split
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.counter import Purpose
 from gnnexp.models.decoupled import contract_layer
-from gnnexp.models.layer import ColumnCuts, Destinations, Layer
+from gnnexp.models.layer import Destinations
 from gnnexp.models.local import normalised_weights
+from gnnexp.paradigms.columns.orders import column_bounds, shared_columns
 from gnnexp.paradigms.columns.trainer import ColumnTrainer
 from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.chunking import Chunking
@@ -28,30 +31,24 @@ from gnnexp.paradigms.loops.in_chunks import in_chunks, static_weights
 from gnnexp.placement.chunks import Chunk, ChunkCost
 
 
-def projects_first(layer: Layer, index: int, sparse: bool) -> bool:
-    """Whether layer `index` aggregates projected columns. `sparse`: whether features are sparse."""
-    return layer.traits.kind != "static" or (index == 0 and sparse)
-
-
-def shared_columns(layer: Layer, index: int, sparse: bool) -> ColumnCuts:
-    """Where the rows that layer `index` aggregates may be cut into columns."""
-    if projects_first(layer, index, sparse):
-        return layer.cuts
-    everywhere = range(layer.in_dim + 1)
-    return ColumnCuts(everywhere, everywhere)
-
-
 class CoupledTrainer(ColumnTrainer):
-    """Trains the layers of the model, exactly. `ColumnTrainer` explains the arguments."""
+    """Trains the layers of the model, exactly.
 
-    def __init__(self, job: Job, chunking: Chunking, cost: ChunkCost) -> None:
+    Args:
+        job, chunking, cost: see `ColumnTrainer`.
+        projects_first: for each layer, whether it aggregates projected rows.
+    """
+
+    def __init__(self, job: Job, chunking: Chunking, cost: ChunkCost, projects_first: Sequence[bool]) -> None:
         super().__init__(job, chunking, cost)
         self._features: Rows | None = None
         self._weights: dict[Hashable, Tensor | None] = {}
         self._own_here = self.own.to(job.device)
-        sparse, layers = isinstance(job.graph.features, SparseRows), range(job.model.num_layers)
-        cuts = [shared_columns(contract_layer(job.model, index), index, sparse) for index in layers]
-        self._projects_first = [projects_first(contract_layer(job.model, index), index, sparse) for index in layers]
+        self._projects_first = projects_first
+        cuts = [
+            shared_columns(contract_layer(job.model, index), projects=projects)
+            for index, projects in enumerate(projects_first)
+        ]
         self._split = [self._layout_of(cut.rows) for cut in cuts]  # columns of each rank in rows that are aggregated
         self._gathered = [self._layout_of(cut.sums) for cut in cuts]  # columns of each rank in the sums
         degree = torch.cat([chunk.block.degree for chunk in self.chunks])
@@ -63,7 +60,7 @@ class CoupledTrainer(ColumnTrainer):
         )
         self.held = self.rank_graph(self.own, [layout.bounds for layout in self._split])
         if chunking.resident is not None:
-            self.keep_chunks([self._static(index) for index in layers])
+            self.keep_chunks([self._static(index) for index in range(job.model.num_layers)])
 
     def _static(self, index: int) -> Tensor | None:
         """Weights of all edges that are the same in every epoch. Layers with equal weights share them."""
@@ -74,8 +71,14 @@ class CoupledTrainer(ColumnTrainer):
 
     def _layout_of(self, cuts: Sequence[int]) -> ColumnLayout:
         comm = self.job.comm
-        bounds = [cuts[stretch] for stretch in even_bounds(len(cuts) - 1, comm.size)]
-        return ColumnLayout(self.counts_per_rank, bounds, comm.rank)
+        return ColumnLayout(self.counts_per_rank, column_bounds(cuts, comm.size), comm.rank)
+
+    def facts(self) -> Mapping[str, Any]:
+        """The number of chunks, and what each layer does first."""
+        return {
+            **super().facts(),
+            "orders": ["project" if projects else "aggregate" for projects in self._projects_first],
+        }
 
     def load(self) -> Rows:
         """Load whole rows of the own vertices, and columns of all vertices' features if layer 1 aggregates features."""
@@ -107,7 +110,7 @@ class CoupledTrainer(ColumnTrainer):
 
     def _aggregated(self, index: int, dropped: Rows, key: BatchKey) -> Tensor:
         """`[n, Din]` sums of the inputs. Features that take no gradient are already here by columns."""
-        job, layout, layer = self.job, self._split[index], contract_layer(self.job.model, index)
+        job, layout = self.job, self._split[index]
         if index == 0 and self._features is not None:
             everyone = torch.arange(job.graph.num_nodes, device=job.device)
             x = job.model.drop_features(everyone, self._features, layout.columns, key)
@@ -115,6 +118,11 @@ class CoupledTrainer(ColumnTrainer):
             assert isinstance(dropped, Tensor)
             x = split(dropped, layout, job.comm, "activations")
         assert isinstance(x, Tensor)
+        return gather(self._summed(index, x), layout, job.comm, "activations" if index else "features")
+
+    def _summed(self, index: int, x: Tensor) -> Tensor:
+        """`[V, d]` sums with constant weights, of any columns `x` `[V, d]`."""
+        layer = contract_layer(self.job.model, index)
 
         def work(chunk: Chunk, rows: Tensor, weight: Tensor | None) -> Tensor:
             return layer.aggregate(chunk.block, rows, weight)
@@ -122,22 +130,23 @@ class CoupledTrainer(ColumnTrainer):
         def back(chunk: Chunk, gradient: Tensor, weight: Tensor | None) -> Tensor:
             return layer.aggregate_back(chunk.block, gradient, weight)
 
-        summed = in_chunks(
+        return in_chunks(
             work,
             x,
             self._static(index),
             self.chunks,
-            job.tier,
-            width=layout.width,
+            self.job.tier,
+            width=x.shape[1],
             transposed=back if layer.num_weights == 1 else None,
             layer=index,
         )
-        return gather(summed, layout, job.comm, "activations" if index else "features")
 
     def _projected(self, index: int, projected: Tensor, dropped: Rows, key: BatchKey) -> Tensor:
         """`[n, C]` sums of projected rows, divided by the mass if weights come from shared keys."""
         job, layer, layout = self.job, contract_layer(self.job.model, index), self._split[index]
         x, summed_shares = split(projected, layout, job.comm, "activations"), self._gathered[index]
+        if layer.traits.kind == "static" and not isinstance(dropped, SparseRows):
+            return gather(self._summed(index, x), summed_shares, job.comm, "activations")
         heads = layer.num_weights
         drop = job.model.drop(Purpose.ATTENTION_DROPOUT, index, layer.traits.weight_dropout, key)
         if layer.traits.kind == "projected":

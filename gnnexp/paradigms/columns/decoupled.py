@@ -8,7 +8,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,7 +48,7 @@ class DecoupledTrainer(ColumnTrainer):
         job, chunking, cost: see `ColumnTrainer`.
         pipeline: whether exchanges of a chunk run while another chunk is computed.
         frozen: whether attention keeps its initial value.
-        attention_work: `shared` or `replicated`, see `EdgeAttention`.
+        attention_work: who weighs edges, see `EdgeAttention`.
         on_host: whether dense updates run on the host.
     """
 
@@ -78,13 +80,15 @@ class DecoupledTrainer(ColumnTrainer):
             self.own = torch.nonzero(owner == job.comm.rank).flatten()
             self.counts_per_rank = torch.bincount(owner, minlength=job.comm.size).tolist()
             places = torch.argsort(torch.argsort(owner, stable=True))
-        self._attention = EdgeAttention(
-            job, self.whole, self.chunks, self.counts_per_rank, places, attention_work, frozen
+        self._attention = (
+            EdgeAttention(job, self.whole, self.chunks, self.counts_per_rank, places, attention_work, frozen)
+            if self._last.traits.kind == "projected"
+            else None
         )
         self._own_here = self.own.to(job.device)
         self.held = self.rank_graph(self.own, [self.layout.bounds] * job.model.num_layers)
         if chunking.resident is not None:
-            self.keep_chunks([self._static], self._attention.chunks if self._last.traits.kind == "projected" else ())
+            self.keep_chunks([self._static], () if self._attention is None else self._attention.chunks)
 
     def _pipelined(self) -> tuple[Tensor, Pipeline]:
         """`(rank that finishes each vertex [V], pipeline)`. Vertices are assigned to ranks chunk by chunk."""
@@ -101,6 +105,11 @@ class DecoupledTrainer(ColumnTrainer):
             self._back,
         )
         return owner, pipe
+
+    def facts(self) -> Mapping[str, Any]:
+        """The number of chunks, and how the work of attention is done."""
+        attention = {} if self._attention is None else {"attention_work": self._attention.way}
+        return {**super().facts(), **attention}
 
     def evaluation_model(self) -> Model:
         """The twin, which was trained."""
@@ -145,7 +154,8 @@ class DecoupledTrainer(ColumnTrainer):
 
     def _weights(self, keys: Keys | None, key: BatchKey) -> Tensor | None:
         """`[E, 1]` edge weights of all propagations; None for ones."""
-        if keys is not None:
+        if self._attention is not None:
+            assert keys is not None, "a layer with projected weights has keys"
             return self._attention.weights(keys, key)
         if self._last.traits.kind == "static":
             return self._static
