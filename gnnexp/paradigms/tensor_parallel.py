@@ -49,6 +49,8 @@ class TensorParallel(Paradigm):
             `cheapest`, each layer takes the order that sends fewer values. Other layers always project first, and so
             does layer 1 if features are sparse.
         pipeline: for `decoupled`: whether to exchange one chunk while another one is computed.
+        dense_blocks: with `pipeline`: number of blocks of a rank's rows whose dense updates run one after another. Each
+            is sent while the next one is computed. With 1, rows are sent with the chunk that reads them first.
         attention: for `decoupled`: `trained`, or `frozen` at its initial value, as in the artifact by mistake.
         attention_work: for `decoupled`. With `shared`, each rank weighs some edges and shares their weights (section
             4.1.1). With `halo`, it does the same, but gets only the keys that its edges read. With `replicated`, every
@@ -63,6 +65,7 @@ class TensorParallel(Paradigm):
     resident_memory: ResidentMemory = None
     order: Order = "aggregate"
     pipeline: bool = False
+    dense_blocks: int = 1
     attention: Literal["trained", "frozen"] = "trained"
     attention_work: AttentionWork = "shared"
     nn_device: Literal["device", "host"] = "device"
@@ -77,6 +80,20 @@ class TensorParallel(Paradigm):
                 "coupled layers have nothing to overlap with: each gather is followed by dense updates that need all "
                 "of it",
                 fix,
+            ),
+            (
+                self.dense_blocks >= 1,
+                "dense_blocks",
+                self.dense_blocks,
+                "must be at least 1",
+                "set paradigm.dense_blocks=1",
+            ),
+            (
+                self.dense_blocks <= 1 or self.pipeline,
+                "dense_blocks",
+                self.dense_blocks,
+                "blocks are sent while others are computed, which paradigm.pipeline=false forbids",
+                "set paradigm.pipeline=true, or paradigm.dense_blocks=1",
             ),
             (
                 decoupled or self.nn_device != "host",
@@ -165,6 +182,7 @@ class TensorParallel(Paradigm):
             self.chunking,
             chunk_cost(layers, ranks, job.dtype, None, inputs),
             pipeline=self.pipeline,
+            dense_blocks=self.dense_blocks,
             frozen=self.attention == "frozen",
             attention_work=self.attention_work,
             on_host=self.nn_device == "host",

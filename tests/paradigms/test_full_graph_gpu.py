@@ -84,6 +84,8 @@ def test_cuda_equals_cpu(ranks, size, model, system, steps):
         ("neutrontp", {"chunks": None, "device_memory": 60_000}),
         ("neutrontp", {"attention": "frozen"}),
         ("neutrontp", {"resident_memory": 10**9}),
+        ("neutrontp", {"dense_blocks": 3}),
+        ("neutrontp", {"dense_blocks": 3, "nn_device": "device"}),
         ("neutrontp_naive", {"chunks": 3, "resident_memory": 4_000}),
         ("neutronstar_comm", {"chunks": 3, "resident_memory": 10**9}),
         ("hongtu", {"resident_memory": 10**9}),

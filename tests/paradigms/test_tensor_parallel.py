@@ -122,6 +122,43 @@ def test_attention_is_the_same_whoever_weighs_the_edges(ranks, work, size, chunk
 
 
 @pytest.mark.parametrize(
+    ("size", "model", "blocks", "nn_device", "work"),
+    combinations(
+        [2, 3, 4],
+        ["gcn", "sage", "gat_residual", "written_here"],
+        [2, 5, 60],
+        ["device", "host"],
+        ["shared", "replicated"],
+        quick=lambda *case: (
+            case
+            in (
+                (2, "gcn", 5, "host", "shared"),
+                (3, "gat_residual", 2, "device", "shared"),
+                (2, "gat_residual", 60, "host", "replicated"),
+            )
+        ),
+    ),
+)
+def test_dense_updates_in_blocks_give_the_same(ranks, size, model, blocks, nn_device, work, steps):
+    """Also with more blocks than rows: some are empty."""
+    config = _config(model, "decoupled", chunks=4, pipeline=True)
+    config["paradigm"] |= {"dense_blocks": blocks, "nn_device": nn_device}
+    if model == "gat_residual":
+        config["paradigm"]["attention_work"] = work
+    assert_exact(ranks, size, nasty_graph, config, 1e-10, serial_paradigm=TWIN, steps=steps)
+
+
+@pytest.mark.parametrize("inputs", ["sparse", "trained"])
+def test_dense_updates_in_blocks_read_sparse_and_trained_rows(ranks, inputs, steps):
+    config = _config("gcn", "decoupled", chunks=4, pipeline=True)
+    config["paradigm"]["dense_blocks"] = 3
+    if inputs == "trained":
+        config["feature_store"] = {"_target_": "gnnexp.feature_stores.embedding.EmbeddingOptions", "dim": 5}
+    graph = mostly_zero if inputs == "sparse" else nasty_graph
+    assert_exact(ranks, 2, graph, config, 1e-10, serial_paradigm=TWIN, steps=steps)
+
+
+@pytest.mark.parametrize(
     ("pipeline", "model"),
     combinations(
         [False, True], ["gcn", "gat_residual"], quick=lambda pipeline, model: pipeline == (model == "gat_residual")
@@ -180,6 +217,33 @@ def _exchanged(num_rows: int, width: int, size: int) -> int:
     if num_rows % size == width % size == 0:
         assert num_rows * width - kept == num_rows * width * (size - 1) // size
     return num_rows * width - kept
+
+
+@pytest.mark.parametrize(("size", "blocks"), [(2, 3), (3, 2)])
+def test_dense_blocks_send_the_same_values_in_rounds_of_blocks_and_chunks(ranks, size, blocks):
+    """B splits and one gather for each chunk; the same backward."""
+    config = _config("gcn", "decoupled", "float32", chunks=4, pipeline=True)
+    config["paradigm"]["dense_blocks"] = blocks
+    curves = ranks(size).run(_steps, config)
+    assert {curve.rounds["activations"] for curve in curves} == {STEPS * 2 * (blocks + 4)}
+    sent = sum(curve.sent_bytes["activations"] for curve in curves)
+    assert sent == STEPS * 4 * 4 * _exchanged(nasty_graph().num_nodes, CLASSES, size)
+
+
+def test_the_record_says_which_rows_a_chunk_reads_first(ranks):
+    """Without locality chunk 0 reads nearly all of them, so there is little to hide its split behind."""
+    config = _config("gcn", "decoupled", "float32", chunks=4, pipeline=True)
+    (first, *rest), *others = (facts["rows_first_read"] for facts in ranks(2).run(_facts, config))
+    assert others == [[first, *rest]] and first + sum(rest) == nasty_graph().num_nodes
+    assert len(rest) == 3 and first > sum(rest)
+
+
+def _facts(config: dict[str, Any]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        job, trainer = assembled(config, Artifacts(nasty_graph()), Path(folder), read_environment())
+        facts = dict(trainer.facts())
+        job.comm.release()
+    return facts
 
 
 @pytest.mark.parametrize(("size", "layers"), [(2, 1), (3, 2), (4, 3), (2, 5)])
@@ -462,6 +526,8 @@ def test_chunks_stay_within_the_budget(ranks, model, mode, pipeline):
         ({"device_memory": 0}, "device_memory"),
         ({"chunks": 3, "device_memory": 10}, "chunks"),
         ({"pipeline": True}, "pipeline"),
+        ({"mode": "decoupled", "dense_blocks": 2}, "dense_blocks"),
+        ({"mode": "decoupled", "pipeline": True, "dense_blocks": 0}, "dense_blocks"),
         ({"attention": "stolen"}, "attention"),
         ({"attention": "frozen"}, "attention"),
         ({"attention_work": "none"}, "attention_work"),

@@ -46,6 +46,7 @@ PAGES: Mapping[str, About] = {
         (
             "neutrontp",
             "neutrontp_resident",
+            "neutrontp_blocks",
             "neutrontp_replicated",
             "neutrontp_naive",
             "neutrontp_base",

@@ -30,6 +30,7 @@ from gnnexp.models.decoupled import (
 )
 from gnnexp.models.layer import Layer
 from gnnexp.models.model import Model
+from gnnexp.paradigms.columns.dense_blocks import RowBlock, dense_columns, row_blocks, rows_between
 from gnnexp.paradigms.columns.edge_attention import AttentionWork, EdgeAttention
 from gnnexp.paradigms.columns.host_updates import HostUpdates, dense_updates
 from gnnexp.paradigms.columns.propagation import Pipeline, plan_exchanges, propagated
@@ -47,6 +48,7 @@ class DecoupledTrainer(ColumnTrainer):
     Args:
         job, chunking, cost: see `ColumnTrainer`.
         pipeline: whether exchanges of a chunk run while another chunk is computed.
+        dense_blocks: number of blocks of own rows whose dense updates run one after another, see `dense_blocks.py`.
         frozen: whether attention keeps its initial value.
         attention_work: who weighs edges, see `EdgeAttention`.
         on_host: whether dense updates run on the host.
@@ -59,6 +61,7 @@ class DecoupledTrainer(ColumnTrainer):
         cost: ChunkCost,
         *,
         pipeline: bool,
+        dense_blocks: int,
         frozen: bool,
         attention_work: AttentionWork,
         on_host: bool,
@@ -74,9 +77,12 @@ class DecoupledTrainer(ColumnTrainer):
         constant = not has_parameters(self._last, self.chunks[0].block.to(job.device))
         self._back = partial(_step_back, self._last) if constant else None
         self._pipe: Pipeline | None = None
+        self._blocks: tuple[RowBlock, ...] = ()
         places: Tensor | None = None
         if pipeline and self.is_cut and job.comm.size > 1:
             owner, self._pipe = job.once.of("pipeline", self._pipelined)
+            if dense_blocks > 1:
+                self._blocks = row_blocks(owner, dense_blocks, self.layout.bounds, job.comm.rank, job.device)
             self.own = torch.nonzero(owner == job.comm.rank).flatten()
             self.counts_per_rank = torch.bincount(owner, minlength=job.comm.size).tolist()
             places = torch.argsort(torch.argsort(owner, stable=True))
@@ -107,9 +113,10 @@ class DecoupledTrainer(ColumnTrainer):
         return owner, pipe
 
     def facts(self) -> Mapping[str, Any]:
-        """The number of chunks, and how the work of attention is done."""
+        """The number of chunks, how the work of attention is done, and which rows each chunk is the first to read."""
         attention = {} if self._attention is None else {"attention_work": self._attention.way}
-        return {**super().facts(), **attention}
+        read = {} if self._pipe is None else {"rows_first_read": [it.new.numel() for it in self._pipe.exchanges]}
+        return {**super().facts(), **attention, **read}
 
     def evaluation_model(self) -> Model:
         """The twin, which was trained."""
@@ -122,6 +129,9 @@ class DecoupledTrainer(ColumnTrainer):
     # --- the iteration ---------------------------------------------------------------------------------------------
     def forward(self, ready: Whole) -> Tensor:
         """`[n, classes]` of the own vertices."""
+        if self._pipe is not None and self._blocks:
+            x, keys = dense_columns(partial(self._dense, ready), self._blocks, self._pipe)
+            return propagated(x, self._weights(keys, ready.batch.key), self._pipe, is_split=True)
         h, keys = self._dense(ready)
         weights = self._weights(keys, ready.batch.key)
         if self._pipe is not None:
@@ -140,11 +150,14 @@ class DecoupledTrainer(ColumnTrainer):
             )
         return gather(x, self.layout, self.job.comm, "activations")
 
-    def _dense(self, whole: Whole) -> tuple[Tensor, Keys | None]:
-        """Run dense updates of the own vertices. On the host, only results and gradients cross."""
+    def _dense(self, whole: Whole, part: slice | None = None) -> tuple[Tensor, Keys | None]:
+        """Run dense updates of own vertices, or of a range of them. On the host, only results and gradients cross."""
+        features, ids = whole.features, self.own if self._host is not None else self._own_here
+        if part is not None:
+            ids, features = ids[part], rows_between(features, part)
         if self._host is None:
-            return dense_updates(self.job.model, self._own_here, whole.features, whole.batch.key)
-        h, keys = self._host.run(self.own, whole.features, whole.batch.key)
+            return dense_updates(self.job.model, ids, features, whole.batch.key)
+        h, keys = self._host.run(ids, features, whole.batch.key)
         if not self.is_cut:  # chunks copy what they need, and count it
             crossing = sum(rows.numel() * rows.element_size() for rows in (h, *(keys or ())))
             self.job.tier.cross_unseen("h2d", crossing)

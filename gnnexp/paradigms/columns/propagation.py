@@ -127,6 +127,11 @@ class Pipeline:
     tier: DeviceTier
     transposed: ChunkWork | None
 
+    @property
+    def num_own(self) -> int:
+        """n: number of rows that this rank finishes."""
+        return sum(exchange.own_computed.numel() for exchange in self.exchanges)
+
     def split(self, exchange: ChunkExchange, rows: Tensor) -> Any:
         """Start to send columns of this rank's rows of a chunk."""
         own = rows.index_select(0, exchange.own_read_first)
@@ -148,24 +153,32 @@ class Pipeline:
         return self.background.start(partial(to_rows, new, exchange.split, self.comm, "activations"))
 
 
-def propagated(z: Tensor, weights: Tensor | None, pipeline: Pipeline) -> Tensor:
-    """`[n, C]`: this rank's rows after all steps, from its rows `z` `[n, C]` and weights of all edges `[E, 1]`."""
-    out: Tensor = _Pipelined.apply(z, weights, pipeline)  # type: ignore[no-untyped-call]
+def propagated(z: Tensor, weights: Tensor | None, pipeline: Pipeline, *, is_split: bool = False) -> Tensor:
+    """`[n, C]`: this rank's rows after all steps.
+
+    Args:
+        z: `[n, C]` this rank's rows; if `is_split`, its columns `[V, width]` of all rows.
+        weights: `[E, 1]` weights of all edges, or None for ones.
+        pipeline: everything else.
+        is_split: whether rows have been split before.
+    """
+    out: Tensor = _Pipelined.apply(z, weights, pipeline, is_split)  # type: ignore[no-untyped-call]
     return out
 
 
 class _Pipelined(FirstOrderFunction):
     @staticmethod
-    def forward(ctx: Any, z: Tensor, weights: Tensor | None, pipe: Pipeline) -> Tensor:
-        ctx.pipe = pipe
+    def forward(ctx: Any, z: Tensor, weights: Tensor | None, pipe: Pipeline, is_split: bool) -> Tensor:
+        ctx.pipe, ctx.is_split = pipe, is_split
         num_nodes, width = pipe.chunks[-1].last, pipe.exchanges[0].split.width
         constant = pipe.transposed is not None and not ctx.needs_input_grad[1]
-        x, kept, out = z.new_empty(num_nodes, width), [], torch.empty_like(z)
-        splits, gathers = [pipe.split(pipe.exchanges[0], z)], []
+        x, kept = z if is_split else z.new_empty(num_nodes, width), []
+        out = z.new_empty(pipe.num_own, pipe.exchanges[0].split.bounds[-1])
+        splits, gathers = [] if is_split else [pipe.split(pipe.exchanges[0], z)], []
         for step in range(pipe.steps):
             y = z.new_empty(num_nodes, width)
             for number, (chunk, exchange) in enumerate(zip(pipe.chunks, pipe.exchanges, strict=True)):
-                if step == 0:
+                if step == 0 and not is_split:
                     if number + 1 < len(pipe.exchanges):
                         splits.append(pipe.split(pipe.exchanges[number + 1], z))
                     x[exchange.new] = splits[number].result()
@@ -183,11 +196,10 @@ class _Pipelined(FirstOrderFunction):
         return out
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
         pipe: Pipeline = ctx.pipe
         weights, *kept = ctx.saved_tensors
         weights_gradient = torch.zeros_like(weights) if ctx.needs_input_grad[1] else None
-        z_gradient = torch.empty_like(gradient)
         order = list(reversed(list(zip(pipe.chunks, pipe.exchanges, strict=True))))
         splits, gathers = [pipe.split_back(order[0][1], gradient)], []
         after = gradient.new_empty(0)
@@ -209,9 +221,12 @@ class _Pipelined(FirstOrderFunction):
                     run_transposed(pipe.transposed, chunk, weights, pipe.tier, of_chunk, before)
                 else:
                     run_backward(pipe.work, chunk, kept[step], weights, pipe.tier, of_chunk, before, weights_gradient)
-                if step == 0:
+                if step == 0 and not ctx.is_split:
                     gathers.append(pipe.gather_back(exchange, before))
             after = before
+        if ctx.is_split:
+            return after, weights_gradient, None, None
+        z_gradient = torch.empty_like(gradient)
         for (_, exchange), gathered in zip(order, gathers, strict=True):
             z_gradient[exchange.own_read_first] = gathered.result()
-        return z_gradient, weights_gradient, None
+        return z_gradient, weights_gradient, None, None
