@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.graph.block import Block
+from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.rows.gather import add_rows, gather_rows, move_rows
 from gnnexp.measure.memory import TensorMeter
 from gnnexp.measure.phases import Crossing, PhaseTimer
@@ -177,6 +178,16 @@ class DeviceTier:
             taken = self._taken(rows, ids)
             crossing.num_bytes = taken.nbytes
         self._count("tier/h2d_bytes", taken, counted)
+        return taken
+
+    def enter_rows(self, rows: Rows, ids: Tensor | None) -> Rows:
+        """`enter` for dense or sparse rows. Sparse ones are taken on the host; their three arrays are counted."""
+        if not isinstance(rows, SparseRows):
+            return self.enter(rows.detach(), ids)
+        with self._crossing("h2d") as crossing:
+            taken = (rows.clone() if ids is None else rows.rows(ids)).on(self.device)
+            crossing.num_bytes = taken.nbytes
+        self.counts["tier/h2d_bytes"] += taken.nbytes
         return taken
 
     def enter_weights(self, edges: Tensor, block: Block, part: slice) -> Tensor:

@@ -22,7 +22,7 @@ def _on_gpu(way: str, model: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
-@pytest.mark.parametrize("way", DENSE_ONLY)
+@pytest.mark.parametrize("way", [way for way in WAYS if "chunks" in WAYS[way][0]])
 def test_chunks_without_edges(ranks, way, model, steps):
     config = _on_gpu(way, MODELS[model])
     config["paradigm"] = {**config["paradigm"], "chunks": 9}

@@ -10,8 +10,8 @@ from small_graphs import sparse_rows
 from gnnexp.graph.graph import Graph
 from gnnexp.testing.graphs import nasty_graph
 
-# Ways in chunks, which take no sparse features.
-DENSE_ONLY = ("chunks", "offload_raw", "offload_projected", "offload", "coupled_in_chunks")
+# Ways that take no sparse features.
+DENSE_ONLY = ("offload_raw", "offload_projected", "offload")
 
 
 def mostly_zero(*, sparse: bool = True, num_features: int = 13) -> Graph:

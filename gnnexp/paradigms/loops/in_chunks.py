@@ -17,20 +17,21 @@ import torch
 from torch import Tensor
 
 from gnnexp.graph.block import Block
+from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.models.layer import Layer
 from gnnexp.models.local import normalised_weights
 from gnnexp.ops.first_order import FirstOrderFunction
 from gnnexp.placement.chunks import Chunk
 from gnnexp.tiers.tier import DeviceTier
 
-ChunkWork = Callable[[Chunk, Tensor, Tensor | None], Tensor]
+ChunkWork = Callable[[Chunk, Any, Tensor | None], Tensor]  # of rows `[S, d]`, dense if they are
 # A pass over a chunk: forward, backward with a second forward pass, or backward with only the transpose.
 Pass = Literal["forward", "again", "transposed"]
 
 
 def in_chunks(
     work: ChunkWork,
-    x: Tensor,
+    x: Rows,
     edges: Tensor | None,
     chunks: Sequence[Chunk],
     tier: DeviceTier,
@@ -44,7 +45,7 @@ def in_chunks(
 
     Args:
         work: function that is differentiable in both rows and in its parameters. It must give the same when run again.
-        x: `[S, d]` rows of all sources.
+        x: `[S, d]` rows of all sources. Sparse rows take no gradient.
         edges: `[E, k]` values of every edge, or None.
         chunks: all chunks of one block.
         tier: memory that chunks are copied into.
@@ -77,17 +78,17 @@ def static_weights(layer: Layer, chunks: Sequence[Chunk], device: torch.device) 
     return None if parts[0] is None else torch.cat([part for part in parts if part is not None])
 
 
-def run_forward(work: ChunkWork, chunk: Chunk, x: Tensor, edges: Tensor | None, tier: DeviceTier, into: Tensor) -> None:
+def run_forward(work: ChunkWork, chunk: Chunk, x: Rows, edges: Tensor | None, tier: DeviceTier, into: Tensor) -> None:
     """Run one chunk without an autograd graph. Its rows go to `into` `[D, d']`."""
-    with visit(chunk, tier, (x, edges, into)) as here, torch.no_grad():
+    with visit(chunk, tier, (*arrays_of(x), edges, into)) as here, torch.no_grad():
         own = None if edges is None else tier.enter_weights(edges, chunk.block, chunk.edges)
-        tier.leave(work(here, tier.enter(x.detach(), chunk.rows), own), into)
+        tier.leave(work(here, tier.enter_rows(x, chunk.rows), own), into)
 
 
 def run_backward(
     work: ChunkWork,
     chunk: Chunk,
-    x: Tensor,
+    x: Rows,
     edges: Tensor | None,
     tier: DeviceTier,
     gradient: Tensor,
@@ -95,16 +96,18 @@ def run_backward(
     edges_gradient: Tensor | None,
 ) -> None:
     """Run one chunk again, with an autograd graph. Add its gradients to `[S, d]`, `[E, k]` and those of parameters."""
-    host = (x, edges, gradient, x_gradient, edges_gradient)
+    host = (*arrays_of(x), edges, gradient, x_gradient, edges_gradient)
     with visit(chunk, tier, host, "again") as here, torch.enable_grad():
-        rows = tier.enter(x.detach(), chunk.rows).requires_grad_(x_gradient is not None)
+        rows = tier.enter_rows(x, chunk.rows)
+        if isinstance(rows, Tensor):
+            rows.requires_grad_(x_gradient is not None)
         own = None if edges is None else tier.enter_weights(edges, chunk.block, chunk.edges)
         if own is not None and edges_gradient is not None:
             own.requires_grad_()
         out = work(here, rows, own)
         if out.requires_grad:
             torch.autograd.backward(out, tier.enter(gradient))
-        if x_gradient is not None and rows.grad is not None:
+        if x_gradient is not None and isinstance(rows, Tensor) and rows.grad is not None:
             tier.add(rows.grad, x_gradient, chunk.rows)
         if edges_gradient is not None and own is not None and own.grad is not None:
             tier.add(own.grad, edges_gradient[chunk.edges], None)
@@ -154,6 +157,11 @@ def _topology(block: Block, what: Pass, *, reads_transpose: bool) -> list[Tensor
     return [block.degree, *turned] if what == "transposed" else [*block.arrays(), *turned]
 
 
+def arrays_of(rows: Rows) -> tuple[Tensor, ...]:
+    """The tensors of dense or sparse rows."""
+    return (rows.indptr, rows.columns, rows.values) if isinstance(rows, SparseRows) else (rows,)
+
+
 def destination_arrays(block: Block) -> list[Tensor]:
     """The arrays of a block that hold the ids of its destinations."""
     held = (block.src_ids, block.dst_positions) if block.other_dst_ids is None else (block.other_dst_ids,)
@@ -164,7 +172,7 @@ class _InChunks(FirstOrderFunction):
     @staticmethod
     def forward(
         ctx: Any,
-        x: Tensor,
+        x: Rows,
         edges: Tensor | None,
         anchor: Tensor,
         work: ChunkWork,
@@ -175,18 +183,20 @@ class _InChunks(FirstOrderFunction):
         per_edge: bool,
         layer: int | None,
     ) -> Tensor:
-        ctx.save_for_backward(x if transposed is None else None, edges)
+        ctx.save_for_backward(x if transposed is None and isinstance(x, Tensor) else None, edges)
+        ctx.sparse = x if isinstance(x, SparseRows) else None
         ctx.rest = work, transposed, chunks, tier, per_edge, layer
         ctx.shape = x.shape
         length = chunks[-1].edges.stop if per_edge else chunks[-1].last
-        out = x.new_empty(length, width)
+        out = torch.empty(length, width, dtype=x.dtype, device=x.device)
         for chunk in chunks:
             run_forward(work, chunk, x, edges, tier, out[_range(chunk, per_edge)])
         return out
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        x, edges = ctx.saved_tensors
+        saved, edges = ctx.saved_tensors
+        x = saved if ctx.sparse is None else ctx.sparse
         work, transposed, chunks, tier, per_edge, layer = ctx.rest
         if transposed is None and layer is not None:
             tier.again[layer] += 1

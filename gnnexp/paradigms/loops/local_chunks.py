@@ -71,9 +71,8 @@ class LocalChunks:
         layer: Any = model.layers[index]
         if len(chunks) == 1 and chunks[0].rows is None:
             return model.preactivated(index, block, dropped, key)
-        assert isinstance(dropped, Tensor), "chunks need dense features"
 
-        def work(chunk: Chunk, rows: Tensor, _: Tensor | None) -> Tensor:
+        def work(chunk: Chunk, rows: Rows, _: Tensor | None) -> Tensor:
             return model.preactivated(index, chunk.block, rows, key)
 
         return in_chunks(work, dropped, None, chunks, self._job.tier, width=layer.out_dim, layer=index)
@@ -91,18 +90,9 @@ def cost_of(layer: Layer, dtype: torch.dtype) -> ChunkCost:
 
 
 def chunk_problems(experiment: Experiment, facts: GraphFacts, chunking: Chunking) -> list[Problem]:
-    """Problems with the data: sparse features, or a budget that is too small for the largest vertex."""
+    """Problems with the data: a budget that is too small for the largest vertex."""
     if chunking == UNCUT:
         return []
-    if facts.sparse:
-        return [
-            Problem(
-                "paradigm.chunks",
-                chunking.count,
-                "chunks take dense rows, and the features are sparse",
-                "set dataset.sparse=false, or paradigm.chunks=1 and paradigm.device_memory=null",
-            )
-        ]
     model, dtype = experiment.model, getattr(torch, experiment.train.dtype)
     layers = [layer for layer in layers_of(model, facts) if isinstance(layer, Layer)]
     if not layers:

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 import torch
+from sparse_graphs import mostly_zero
 from torch import Tensor
 
 from gnnexp.graph.shard import BlockNeeds
+from gnnexp.graph.sparse import SparseRows
 from gnnexp.ops.backends import make_backend
 from gnnexp.paradigms.loops.in_chunks import in_chunks
 from gnnexp.placement.chunks import Chunk, cut, even_ranges
@@ -76,3 +78,33 @@ def _expected(chunks: Sequence[Chunk], *, numba: bool, constant: bool) -> dict[s
         "tier/d2h_bytes": made + read,
         "tier/host_add_bytes": read,
     }
+
+
+@pytest.mark.parametrize("kernel", ["numba", "torch"])
+def test_sparse_rows_cross_with_their_three_arrays_in_both_passes(kernel: str) -> None:
+    """Layer 1 of a model: they are projected in the chunk, and only parameters take a gradient."""
+    backend, graph = make_backend(kernel, CPU), nasty_graph()
+    (block,) = Expansion(graph, BlockNeeds(), (-1,)).blocks(torch.arange(graph.num_nodes), (0,))
+    chunks = cut(block, even_ranges(block, 4))
+    rows = mostly_zero().features
+    assert isinstance(rows, SparseRows)
+    rows = rows.rows(block.src_ids.long()).to(torch.float64)
+    weight = torch.randn(5, rows.num_columns, dtype=torch.float64, requires_grad=True)
+
+    def work(chunk: Chunk, x: SparseRows, _: Tensor | None) -> Tensor:
+        return backend.sums.aggregate(chunk.block, backend.sparse_linear(x, weight), None, None)
+
+    tier = DeviceTier(CPU, reads_transpose=backend.reads_transpose)
+    out = in_chunks(work, rows, None, chunks, tier, width=5)
+    dense = rows.to_dense()
+    expected = backend.sums.aggregate(block, dense @ weight.T, None, None)
+    torch.testing.assert_close(out, expected)
+    gradient = torch.randn_like(out)
+    (of_weight,) = torch.autograd.grad(expected, weight, gradient)
+    out.backward(gradient)
+    torch.testing.assert_close(weight.grad, of_weight)
+    read = [rows.rows(chunk.rows) for chunk in chunks if chunk.rows is not None]
+    crossing = sum(8 * (one.shape[0] + 1) + (4 + 8) * one.values.numel() for one in read)
+    topology = sum(2 * _forward_bytes(chunk) + backend.reads_transpose * _transposed_bytes(chunk) for chunk in chunks)
+    made = 8 * 5 * block.num_dst
+    assert tier.take_counts() == {"tier/h2d_bytes": topology + 2 * crossing + made, "tier/d2h_bytes": made}
