@@ -80,7 +80,7 @@ def static_weights(layer: Layer, chunks: Sequence[Chunk], device: torch.device) 
 
 def run_forward(work: ChunkWork, chunk: Chunk, x: Rows, edges: Tensor | None, tier: DeviceTier, into: Tensor) -> None:
     """Run one chunk without an autograd graph. Its rows go to `into` `[D, d']`."""
-    with visit(chunk, tier, (*arrays_of(x), edges, into)) as here, torch.no_grad():
+    with visit(chunk, tier, (*tensors_in(x), edges, into)) as here, torch.no_grad():
         own = None if edges is None else tier.enter_weights(edges, chunk.block, chunk.edges)
         tier.leave(work(here, tier.enter_rows(x, chunk.rows), own), into)
 
@@ -96,7 +96,7 @@ def run_backward(
     edges_gradient: Tensor | None,
 ) -> None:
     """Run one chunk again, with an autograd graph. Add its gradients to `[S, d]`, `[E, k]` and those of parameters."""
-    host = (*arrays_of(x), edges, gradient, x_gradient, edges_gradient)
+    host = (*tensors_in(x), edges, gradient, x_gradient, edges_gradient)
     with visit(chunk, tier, host, "again") as here, torch.enable_grad():
         rows = tier.enter_rows(x, chunk.rows)
         if isinstance(rows, Tensor):
@@ -157,7 +157,7 @@ def _topology(block: Block, what: Pass, *, reads_transpose: bool) -> list[Tensor
     return [block.degree, *turned] if what == "transposed" else [*block.arrays(), *turned]
 
 
-def arrays_of(rows: Rows) -> tuple[Tensor, ...]:
+def tensors_in(rows: Rows) -> tuple[Tensor, ...]:
     """The tensors of dense or sparse rows."""
     return (rows.indptr, rows.columns, rows.values) if isinstance(rows, SparseRows) else (rows,)
 
