@@ -93,6 +93,6 @@ def test_the_named_budget_works_and_the_plan_is_recorded(place: Path, capsys: py
     found = json.loads(Path("run/result.json").read_text())
     plan = found["paradigm"]
     assert plan["exact"] and plan["chunks"] > 1 and plan["chunk_bytes_bound"] <= 4 * budget
-    assert plan["keeps"] == ["sums", "sums"] and len(plan["batches"]["original"]) == plan["chunks"]
+    assert plan["keeps"] == ["mixed sums", "mixed sums"] and len(plan["batches"]["original"]) == plan["chunks"]
     assert found["epochs"][-1]["metrics"]["memory/device_peak_bytes"] <= 4 * budget
     assert all(f"time/{what}_s" in found["epochs"][-1]["metrics"] for what in ("h2d", "d2h", "host_add"))

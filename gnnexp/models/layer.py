@@ -135,7 +135,8 @@ class Traits:
             graphs with edge weights.
         self_is_neighbour: whether the self part is the destination's own neighbour projection (GCN, GIN).
         mixes_rows: whether `mix` only scales and adds rows, and its self part is the neighbour projection. Then `mix`
-            may come before the projection, which runs once for both parts.
+            may come before the projection, which runs once for both parts. Offloading keeps rows after `mix`, unless
+            its factors are parameters.
         weight_dropout: probability with which weights (never masses) are dropped in training.
         degrees: whether the layer normalises by degrees of the full graph (`graph`) or of the block (`block`).
         edge_columns: most columns that an aggregation and its backward pass hold for every edge, besides weights.

@@ -107,6 +107,38 @@ def constant_sums_back(layer: Layer, block: Block, gradient: Tensor) -> Tensor:
     return layer.aggregate_back(block, gradient, weight)
 
 
+def has_constant_mix(layer: Layer, block: Block) -> bool:
+    """Whether sums may be mixed with own rows before they are kept: `mix` scales and adds rows, without parameters.
+
+    The gradient of a factor that is learned (GIN's eps) needs the own rows, and not only their sum.
+    """
+    if not layer.traits.mixes_rows:
+        return False
+    rows = torch.zeros(block.num_dst, 1, dtype=layer.dtype, device=block.dst_ids.device)
+    with torch.enable_grad():
+        return not mixed_sums(layer, block, rows, rows).requires_grad
+
+
+def mixed_sums(layer: Layer, block: Block, sums: Tensor, own: Tensor) -> Tensor:
+    """`[D, d]`: `mix` of any columns of sums and of the destinations' rows, for a layer with `mixes_rows`."""
+    _, mass = edge_weights(layer, block, None)
+    return layer.mix(Destinations.of(block, mass), sums, own if layer.traits.self_is_neighbour else None)
+
+
+def constant_mix_back(layer: Layer, block: Block, gradient: Tensor) -> tuple[Tensor, Tensor | None]:
+    """`([D, d] gradient of sums, [D, d] of own rows or None)`: the transpose of `mixed_sums`; not differentiable.
+
+    It takes no rows, because the mix is linear and has no parameters.
+    """
+    sums, own = gradient.detach().requires_grad_(), gradient.detach().requires_grad_()  # any values would do
+    with torch.enable_grad():
+        mixed = mixed_sums(layer, block, sums, own)
+    if not layer.traits.self_is_neighbour:
+        return torch.autograd.grad(mixed, sums, gradient)[0], None
+    of_sums, of_own = torch.autograd.grad(mixed, (sums, own), gradient)
+    return of_sums, of_own
+
+
 def preactivated_from_sums(layer: Layer, block: Block, sums: Tensor, own: Tensor) -> Tensor:
     """`preactivated_rows` from `constant_sums` and the destinations' raw rows `[D, Din]`."""
     if layer.traits.mixed_and_biased is not None:

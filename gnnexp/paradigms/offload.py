@@ -64,8 +64,9 @@ class Offload(Paradigm):
         device_memory: bytes of the device tier that the rank's chunks may take, None for no limit.
         resident_memory: bytes of the device in which chunks stay, see `loops/stay.py`; None: all cross in every visit.
         keep: what the host keeps of a layer for the backward pass. `outputs`: the layer runs again from its inputs.
-            `sums`: aggregated rows are kept, and only the rest runs again. `paper`: sums if that is exact.
-            `cheapest`: the choice that moves fewer rows.
+            `sums`: aggregated rows are kept, and only the rest runs again. GCN's already contain its own row, and so
+            do GIN's with `train_eps=false`. `paper`: sums if that is exact. `cheapest`: the choice that moves fewer
+            rows.
         rows: what chunks read of a layer's sources: `raw` rows, `projected` rows, or `cheapest`: for each layer the
             choice that gathers fewer floats.
         host: where the host keeps rows: `ram`, or `file` for files in the run directory.
@@ -83,6 +84,7 @@ class Offload(Paradigm):
     dedup: Dedup = BOTH
     reorganise: bool = True
     prefetch: bool = True
+    version: ClassVar[int] = 1  # before: own rows of GCN came back with its kept sums
     always_partitioned: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

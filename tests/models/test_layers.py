@@ -13,7 +13,14 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.models import local
 from gnnexp.models.layer import Degrees, Layer
-from gnnexp.models.local import destination_rows, edge_weights, mixed_rows
+from gnnexp.models.local import (
+    constant_mix_back,
+    destination_rows,
+    edge_weights,
+    has_constant_mix,
+    mixed_rows,
+    mixed_sums,
+)
 from gnnexp.models.model import Model, ModelOptions
 from gnnexp.samplers.full import FullOptions
 from gnnexp.samplers.fused import FusedOptions
@@ -237,3 +244,30 @@ def test_layers_agree_on_destinations_that_are_not_the_first_sources():
     moved = replace(block, dst_positions=torch.arange(GRAPH.num_nodes))
     h = GRAPH.features.double()
     assert torch.equal(mixed_rows(model.layers[0], block, h, None), mixed_rows(model.layers[0], moved, h, None))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "constant"),
+    [
+        ("gcn", {}, True),
+        ("gcn", {"self_loops": False}, True),
+        ("gcn", {"degrees": "block"}, True),
+        ("gin", {"train_eps": False}, True),
+        ("gin", {}, False),
+        ("sage", {}, False),
+        ("gat", {}, False),
+    ],
+)
+def test_the_transpose_of_a_constant_mix_needs_no_rows(name, options, constant):
+    model = make_model(name, **options)
+    block, layer = full_batch(model).blocks[0], model.stack[0]
+    assert has_constant_mix(layer, block) == constant
+    if constant:
+        generator = torch.Generator().manual_seed(2)
+        sums, own, gradient = torch.randn(3, block.num_dst, 7, generator=generator, dtype=torch.float64).unbind()
+        mixed = mixed_sums(layer, block, sums.requires_grad_(), own.requires_grad_())
+        parts = torch.autograd.grad(mixed, (sums, own), gradient, allow_unused=True)
+        found = constant_mix_back(layer, block, gradient)
+        assert torch.equal(found[0], parts[0])
+        assert (found[1] is None) == (parts[1] is None) == (not layer.traits.self_is_neighbour)
+        assert found[1] is None or torch.equal(found[1], parts[1])

@@ -4,7 +4,9 @@ The layer takes the rows that its chunks read (`start.py`), and makes the rows t
 It makes the row of each vertex once.
 
 With kept sums (the paper's hybrid), backward runs the row-local rest of the layer again, and the transposed
-aggregation, which needs no rows. Otherwise backward runs the whole layer again from the rows that it read.
+aggregation, which needs no rows. If the layer adds own rows to the sums, by constant factors (GCN's self loop), sums
+are kept after that, and backward brings no own rows. Otherwise backward runs the whole layer again from the rows that
+it read.
 """
 
 # ruff: noqa: ANN401  autograd's contexts have no types
@@ -20,10 +22,12 @@ from torch import Tensor
 from gnnexp.graph.block import BatchKey, Block
 from gnnexp.kernels.counter import Purpose
 from gnnexp.models.local import (
+    constant_mix_back,
     constant_sums,
     constant_sums_back,
     destination_rows,
     mixed_from_projected,
+    mixed_sums,
     preactivated_from_projected_sums,
     preactivated_from_sums,
 )
@@ -40,17 +44,20 @@ class OffloadLayer:
     Attributes:
         start: start of this layer, which makes the rows that its chunks read.
         keeps_sums: whether aggregated rows are kept; only for layers with constant sums.
+        mixes: whether sums are kept after `Layer.mix`, so that own rows are a part of them; only for layers whose mix
+            is constant (`local.has_constant_mix`).
         following: start of the next layer; None after the last layer.
     """
 
     start: LayerStart
     keeps_sums: bool
+    mixes: bool
     following: LayerStart | None
 
     @property
     def reads_own_rows(self) -> bool:
         """Whether the end of the layer needs the destinations' rows, see `ends_with_own_rows`."""
-        return ends_with_own_rows(self.start.layer, projects=self.start.projects)
+        return ends_with_own_rows(self.start.layer, self.start.index, projects=self.start.projects, mixes=self.mixes)
 
     def forward(
         self, block: Block, rows: Tensor, own: Tensor | None, key: BatchKey | None
@@ -66,6 +73,8 @@ class OffloadLayer:
         if not self.keeps_sums:
             return self._from_rows(block, *self.start.split_rows(rows), own, key), None
         sums = constant_sums(self.start.contract, block, self._taken(block.src_ids, rows, key))
+        if self.mixes:
+            sums = mixed_sums(self.start.contract, block, sums, self._own_taken(block, rows, key))
         read = destination_rows(block, rows) if self.reads_own_rows else None
         assert read is None or isinstance(read, Tensor)
         return self.from_sums(block, sums, read, own, key), sums
@@ -74,16 +83,20 @@ class OffloadLayer:
         self, block: Block, sums: Tensor, read: Tensor | None, own: Tensor | None, key: BatchKey | None
     ) -> StartRows:
         """The rows of `forward`, from kept sums. `read`: `[D, d]` destinations' rows if `reads_own_rows`."""
-        layer = self.start.contract
-        if self.start.projects:
-            self_, _, skip = self.start.split_own(own)
-            pre = preactivated_from_projected_sums(
-                layer, block, sums, read if layer.traits.self_is_neighbour else self_
-            )
+        layer, projects = self.start.contract, self.start.projects
+        self_, _, skip = self.start.split_own(own) if projects else (None, None, None)
+        if not projects and layer.residual:
+            undropped = read if own is None else own
+            assert undropped is not None, "see `ends_with_own_rows`"
+            skip = layer.residual_part(undropped)
+        if self.mixes:
+            pre = layer.preactivation(sums if projects else layer.project_aggregated(sums))
+        elif projects:
+            own_part = read if layer.traits.self_is_neighbour else self_
+            pre = preactivated_from_projected_sums(layer, block, sums, own_part)
         else:
-            assert read is not None
+            assert read is not None, "see `ends_with_own_rows`"
             pre = preactivated_from_sums(layer, block, sums, self._taken(block.dst_ids, read, key))
-            skip = layer.residual_part(read if own is None else own)
         return self._handed_on(block, pre, skip, key)
 
     def backward(
@@ -137,16 +150,25 @@ class OffloadLayer:
         backward_through(out, gradient)
         if into is not None:
             assert sums.grad is not None, "rows that take a gradient give one to their sums"
-            into += constant_sums_back(self.start.contract, block, sums.grad)
-            if read is not None and read.grad is not None:
+            of_sums, of_read = sums.grad, None if read is None else read.grad
+            if self.mixes:
+                of_sums, of_read = constant_mix_back(self.start.contract, block, of_sums)
+            into += constant_sums_back(self.start.contract, block, of_sums)
+            if of_read is not None:
                 assert block.dst_positions is not None
-                add_at(into, block.dst_positions, read.grad)
+                add_at(into, block.dst_positions, of_read)
         return None if own is None else own.grad
 
     # --- from start to end -----------------------------------------------------------------------------------------
     @property
     def _model(self) -> Model:
         return self.start.model
+
+    def _own_taken(self, block: Block, rows: Tensor, key: BatchKey | None) -> Tensor:
+        """`[D, d]`: `_taken` for destinations. Dropout is drawn again: all sources' rows after it are gone by then."""
+        own = destination_rows(block, rows)
+        assert isinstance(own, Tensor)
+        return self._taken(block.dst_ids, own, key)
 
     def _from_rows(
         self, block: Block, rows: Tensor, source_key: Tensor | None, own: Tensor | None, key: BatchKey | None

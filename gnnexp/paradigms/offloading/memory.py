@@ -112,7 +112,8 @@ def _cost(work: LayerWork, index: int, size: int) -> ChunkCost | None:
     memory of projected edges.
 
     For each destination: positions and degrees (32 bytes), values that were read and kept, four copies of the layer's
-    end, and rows for the next layer with their gradient.
+    end, and rows for the next layer with their gradient. Sums that are kept with own rows in them take the same: the
+    own rows are read in forward, and their gradient is made in backward.
 
     Measured: 41 to 90 % of it is used.
     """

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.components.facts import GraphFacts
+from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
 from gnnexp.measure.memory import give_back_heap
 from gnnexp.models.layer import BlockLayer, Layer
-from gnnexp.models.local import has_constant_sums
+from gnnexp.models.local import has_constant_mix, has_constant_sums
 from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.chunking import Chunking
 from gnnexp.paradigms.offloading.memory import (
@@ -30,7 +31,7 @@ from gnnexp.paradigms.offloading.memory import (
 )
 from gnnexp.paradigms.offloading.rows import RowWidths, SlotPlan
 from gnnexp.paradigms.offloading.start import ReadRows, Widths, ends_with_own_rows, projects_rows, widths_of
-from gnnexp.placement.halo import RankLayer, levels
+from gnnexp.placement.halo import levels
 from gnnexp.placement.reorganise import ChunkOrder, Rates, Volumes, choose_order, ranges, volumes_by_batch
 from gnnexp.placement.transitions import Dedup, Readings, Transitions, empty_chunk, readings, transitions
 
@@ -46,6 +47,7 @@ class OffloadPlan:
         transitions: visits of the rank's chunks.
         volumes: number of rows that a sweep moves, on all ranks.
         keeps_sums: for each layer, see `OffloadLayer`.
+        mixes: for each layer, see `OffloadLayer`.
         projects: for each layer, see `LayerStart`.
         slots: arrays in which the host keeps rows.
         facts: recorded values, the same on every rank.
@@ -54,6 +56,7 @@ class OffloadPlan:
     transitions: Transitions
     volumes: Volumes
     keeps_sums: tuple[bool, ...]
+    mixes: tuple[bool, ...]
     projects: tuple[bool, ...]
     slots: SlotPlan
     facts: Mapping[str, Any]
@@ -82,7 +85,8 @@ class OffloadPlan:
         layers = job.model.stack
         projects, reads = planned_reads(layers, rows, job.graph)
         rates = Rates.of(job.experiment.hardware, sum(read.rows for read in reads) // len(reads) * job.dtype.itemsize)
-        known = sums_known(constant_layers(layers, level), keep)
+        constant, mixes = constant_layers(layers, empty_chunk(level).block.to(job.device))
+        known = sums_known(constant, keep)
         # Chunks are sized as if sums were kept wherever possible: this needs less memory and is the usual result.
         hoped = [kept is not False for kept in known]
 
@@ -110,14 +114,17 @@ class OffloadPlan:
         order = choose_order(read, comm, rates, reorganise=reorganise)
         if budget is not None and needed(read, order.chunks) > budget:
             order = order.undone("order of ranges: Algorithm 4's batches are above the budget")
-        cheaper = cheaper_sums(layers, projects, order.volumes.from_host(dedup), job.graph.num_nodes)
+        cheaper = cheaper_sums(layers, projects, mixes, order.volumes.from_host(dedup), job.graph.num_nodes)
         keeps = [less if kept is None else kept for kept, less in zip(known, cheaper, strict=True)]
         if budget is not None and needed(read, order.chunks, keeps) > budget:
             keeps = hoped  # running a layer again is cheaper, but does not fit
         give_back_heap()  # counting overlaps of millions of rows took memory, which is free now
         moved = transitions(read, order.chunks, dedup, comm.rank, again=not all(keeps))
         facts = {
-            "keeps": ["sums" if kept else "outputs" for kept in keeps],
+            "keeps": [
+                ("mixed sums" if mixed else "sums") if kept else "outputs"
+                for kept, mixed in zip(keeps, mixes, strict=True)
+            ],
             "rows": ["projected" if on else "raw" for on in projects],
             "chunk_bytes_bound": needed(read, order.chunks, keeps) or None,
             # Bytes of a row that each layer reads, and of a row of logits: they convert rows to bytes.
@@ -125,9 +132,8 @@ class OffloadPlan:
             **facts_of_order(read, order, comm),
         }
         slots = SlotPlan.of(row_widths(reads, projects, keeps), job.model.in_dim)
-        return OffloadPlan(
-            moved, order.volumes, tuple(keeps), projects, slots, {**facts, "setup_s": time.perf_counter() - start}
-        )
+        facts["setup_s"] = time.perf_counter() - start
+        return OffloadPlan(moved, order.volumes, tuple(keeps), mixes, projects, slots, facts)
 
 
 def facts_of_order(read: Readings, order: ChunkOrder, comm: Communicator) -> dict[str, Any]:
@@ -165,10 +171,16 @@ def row_widths(reads: Sequence[Widths], projects: Sequence[bool], keeps: Sequenc
     ]
 
 
-def constant_layers(layers: Sequence[Layer | BlockLayer], level: RankLayer) -> list[bool]:
-    """For each layer, whether kept sums are exact. With learned weights they are not."""
-    block = empty_chunk(level).block
-    return [isinstance(layer, Layer) and has_constant_sums(layer, block) for layer in layers]
+def constant_layers(layers: Sequence[Layer | BlockLayer], block: Block) -> tuple[list[bool], tuple[bool, ...]]:
+    """For each layer, whether kept sums are exact, and whether they may be mixed with own rows before they are kept.
+
+    With learned weights sums are not exact. `block` is any block on the layers' device, also an empty one.
+    """
+    constant = [isinstance(layer, Layer) and has_constant_sums(layer, block) for layer in layers]
+    return constant, tuple(
+        can and isinstance(layer, Layer) and has_constant_mix(layer, block)
+        for layer, can in zip(layers, constant, strict=True)
+    )
 
 
 def sums_known(constant: Sequence[bool], keep: Keep) -> list[bool | None]:
@@ -184,14 +196,18 @@ def may_keep_sums(layers: Sequence[Layer | BlockLayer], keep: Keep) -> list[bool
 
 
 def cheaper_sums(
-    layers: Sequence[Layer | BlockLayer], projects: Sequence[bool], from_host: int, num_vertices: int
+    layers: Sequence[Layer | BlockLayer],
+    projects: Sequence[bool],
+    mixes: Sequence[bool],
+    from_host: int,
+    num_vertices: int,
 ) -> list[bool]:
     """For each layer, whether keeping sums moves fewer rows than running it again, which moves `from_host` rows again.
 
-    Sums go out and come back, with the own row if the layer's end needs it. Keeping sums is cheaper from
-    2K + 1 = 3 rows per vertex on (layer_contract.md).
+    Sums go out and come back: 2 rows per vertex. The own row is a third one, if the layer's end needs it
+    (layer_contract.md).
     """
     return [
-        from_host > (2 + ends_with_own_rows(layer, projects=on)) * num_vertices
-        for layer, on in zip(layers, projects, strict=True)
+        from_host > (2 + ends_with_own_rows(layer, index, projects=on, mixes=mixed)) * num_vertices
+        for index, (layer, on, mixed) in enumerate(zip(layers, projects, mixes, strict=True))
     ]

@@ -137,8 +137,17 @@ def projected_parts(layer: Layer, dropped: Tensor, raw: Tensor) -> tuple[Tensor 
     return projected, source_key, self_, key, layer.residual_part(raw)
 
 
-def ends_with_own_rows(layer: Layer | BlockLayer, *, projects: bool) -> bool:
-    """Whether the end of `layer`, run from sums, also needs the destinations' rows."""
+def ends_with_own_rows(layer: Layer | BlockLayer, index: int, *, projects: bool, mixes: bool) -> bool:
+    """Whether the end of layer `index`, run from kept sums, also needs the destinations' rows.
+
+    Args:
+        layer: the layer.
+        index: its number, from 0.
+        projects: whether its chunks read projected rows.
+        mixes: whether own rows are a part of the kept sums. Then only a skip connection needs raw features.
+    """
+    if mixes:
+        return layer.residual and index == 0 and not projects
     return not projects or (isinstance(layer, Layer) and layer.traits.self_is_neighbour)
 
 

@@ -46,8 +46,7 @@ class Sweeps:
         self._neighbours = NeighbourBuffer(job.tier, job.comm, job.batch_comm, inter)
         starts = [LayerStart(job.model, index, projects) for index, projects in enumerate(plan.projects)]
         self._layers = [
-            OffloadLayer(start, kept, following)
-            for start, kept, following in zip(starts, plan.keeps_sums, [*starts[1:], None], strict=True)
+            OffloadLayer(*layer) for layer in zip(starts, plan.keeps_sums, plan.mixes, [*starts[1:], None], strict=True)
         ]
         self.host = HostTier(host, job.directory, pinned=job.device.type == "cuda")
         self._trained: Tensor | None = None  # features that were read, if they take a gradient
