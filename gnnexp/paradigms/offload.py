@@ -156,23 +156,16 @@ class Offload(Paradigm):
         )
 
     def _data_problems(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
-        """Problems: sparse features, trained features that are not projected, or a budget below single vertices."""
-        if facts.sparse:
-            return [
-                Problem(
-                    "paradigm",
-                    target_of(experiment.paradigm),
-                    "chunks take dense rows, and the features are sparse",
-                    "set dataset.sparse=false",
-                )
-            ]
-        if facts.trains_features and (self.rows == "raw" or has_block_layers(experiment)):
+        """Problems: sparse or trained features that are not projected, or a budget below single vertices."""
+        if (facts.trains_features or facts.sparse) and (self.rows == "raw" or has_block_layers(experiment)):
             key, value = ("paradigm.rows", "raw") if self.rows == "raw" else ("model", target_of(experiment.model))
             return [
                 Problem(
                     key,
                     value,
-                    "rows that are trained are read projected: their gradients are added up before they cross",
+                    "rows that are trained are read projected: their gradients are added up before they cross"
+                    if facts.trains_features
+                    else "sparse features are read projected: every vertex is projected once",
                     "set paradigm.rows=cheapest, and choose model=sage, gcn, gat, gin or rgcn",
                 )
             ]
@@ -183,7 +176,15 @@ class Offload(Paradigm):
         projects, reads = planned_reads(layers, self.rows, facts)
         kept = ([False] * len(layers), may_keep_sums(layers, self.keep))
         works = [
-            layer_works(layers, projects, reads, sums, trained=facts.trains_features, weighted=facts.weighted)
+            layer_works(
+                layers,
+                projects,
+                reads,
+                sums,
+                trained=facts.trains_features,
+                sparse=facts.sparse,
+                weighted=facts.weighted,
+            )
             for sums in kept
         ]
         needs = [smallest_budget(facts, work, dtype, experiment.num_ranks, model.needs.self_loops) for work in works]
@@ -229,11 +230,12 @@ class Offload(Paradigm):
         layers = layers_of(model, facts)
         projects, reads = planned_reads(layers, self.rows, facts)
         widths = row_widths(reads, projects, may_keep_sums(layers, self.keep))
-        slots = SlotPlan.of(widths, facts.num_features)
+        slots = SlotPlan.of(widths, 0 if facts.sparse else facts.num_features)
         vertices = -(-facts.num_nodes // experiment.num_ranks)
         outputs = vertices if has_pairs(experiment) else facts.num_train
         rows = slots.num_bytes(vertices, size) + size * outputs * facts.num_classes
         rows += size * vertices * facts.num_features * facts.trains_features
+        rows += vertices * facts.row_bytes(size) * facts.sparse
         return rows, vertices * size * max((it.read.rows for it in widths if it.gradients), default=0)
 
     def _staged_bytes(self, experiment: Experiment, facts: GraphFacts) -> int:
@@ -357,7 +359,7 @@ class OffloadTrainer(FullGraphTrainer):
         """Bytes of topology and vertex data on the host. Device memory is measured."""
         held = super().memory()
         trained = 0 if self.job.trained_rows is None else self.job.trained_rows.nbytes()
-        vertices = self.sweeps.host.num_bytes + trained
+        vertices = self.sweeps.host.num_bytes + trained + self.sweeps.sparse_bytes
         return {**held, "topology_bytes": self.planned.topology_bytes, "vertex_bytes": vertices}
 
     def facts(self) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ from experiments import assembled
 from sparse_graphs import DENSE_ONLY, as_wide_as_hidden, mostly_zero, sparse_links
 
 from gnnexp.comm.environment import read_environment
+from gnnexp.graph.sparse import SparseRows
 from gnnexp.testing.exactness import assert_exact, joined, parts
 from gnnexp.testing.steps import MODELS, Curve, global_losses, run_steps, worst_gradient_error, worst_loss_error
 from gnnexp.testing.ways import MINI_BATCH, VERTEX, WAYS, config_in, placed
@@ -144,3 +145,19 @@ def test_cuda_equals_cpu(ranks, way, model, size) -> None:
         if way in MINI_BATCH:  # blocks that are made on the GPU are not copied to it
             assert curve.work.pop("tier/h2d_bytes") <= other.work.pop("tier/h2d_bytes")
         assert (curve.rounds, curve.sent_bytes, curve.work) == (other.rounds, other.sent_bytes, other.work)
+
+
+def test_offloaded_sparse_features_cross_twice_an_epoch_with_their_arrays(ranks) -> None:
+    """Forward to be projected, and backward for the gradients of the projection."""
+    config = config_in("offload_projected", MODELS["sage"], train={"dtype": "float32"})
+    sparse, dense = (
+        run_steps(config, mostly_zero(sparse=is_sparse), 1, placed("offload_projected", mostly_zero(), 1))
+        for is_sparse in (True, False)
+    )
+    rows = mostly_zero().features
+    assert isinstance(rows, SparseRows)
+    chunks = 5
+    crossing = 2 * ((4 + 4) * rows.values.numel() + 8 * (rows.shape[0] + chunks))
+    assert sparse.work["tier/h2d_rows_features"] == dense.work["tier/h2d_rows_features"] == 2 * rows.shape[0]
+    of_others = dense.work["tier/h2d_bytes"] - 2 * 4 * rows.shape[0] * rows.num_columns
+    assert sparse.work["tier/h2d_bytes"] == of_others + crossing

@@ -11,7 +11,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.testing.graphs import nasty_graph
 
 # Ways that take no sparse features.
-DENSE_ONLY = ("offload_raw", "offload_projected", "offload")
+DENSE_ONLY = ("offload_raw",)
 
 
 def mostly_zero(*, sparse: bool = True, num_features: int = 13) -> Graph:

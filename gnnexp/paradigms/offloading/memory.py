@@ -45,6 +45,7 @@ class LayerWork:
         following: columns that it makes for the next layer, for each vertex.
         parameters: number of values in its parameters, and in those of the next layer, whose start runs here.
         inputs_trained: whether its start projects features that take a gradient.
+        inputs_sparse: whether its start projects sparse features.
         weighted: whether edges have weights.
     """
 
@@ -55,6 +56,7 @@ class LayerWork:
     following: int
     parameters: int
     inputs_trained: bool = False
+    inputs_sparse: bool = False
     weighted: bool = False
 
 
@@ -65,16 +67,17 @@ def layer_works(
     sums: Sequence[bool],
     *,
     trained: bool,
+    sparse: bool,
     weighted: bool,
 ) -> list[LayerWork]:
-    """The work of all layers. `trained`: whether features are trained. `weighted`: whether edges have weights."""
+    """The work of all layers: whether features are `trained` or `sparse`, and whether edges are `weighted`."""
     following = [read.rows + read.own for read in reads[1:]]
     following.append(2 * layers[-1].out_dim)  # logits and all their gradients
     sizes = [sum(parameter.numel() for parameter in layer.parameters()) for layer in layers]
     parameters = [here + after for here, after in zip(sizes, [*sizes[1:], 0], strict=True)]
     works = [LayerWork(*work) for work in zip(layers, reads, projects, sums, following, parameters, strict=True)]
     works = [replace(work, weighted=weighted) for work in works]
-    return [replace(works[0], inputs_trained=trained), *works[1:]]
+    return [replace(works[0], inputs_trained=trained, inputs_sparse=sparse), *works[1:]]
 
 
 # Copies of a parameter's gradient in a chunk: the sum, the chunk's share, and a transposed copy for some products.
@@ -96,7 +99,9 @@ def chunk_bytes(works: Sequence[LayerWork], dtype: torch.dtype, size: ChunkSize)
         gradients = _GRADIENTS * work.parameters * dtype.itemsize
         bounds.append(size.rows * cost.per_src + int(chunks.max(initial=0)) + gradients)
         if index == 0 and work.projects:
-            columns = (5 if work.inputs_trained else 3) * work.layer.in_dim + 3 * (work.read.rows + work.read.own)
+            # A sparse value has a column number of 4 bytes; full sparse rows take twice as much as dense ones.
+            copies = 5 if work.inputs_trained else 3 * (1 + work.inputs_sparse)
+            columns = copies * work.layer.in_dim + 3 * (work.read.rows + work.read.own)
             bounds.append(int(size.destinations.max(initial=0)) * (16 + columns * dtype.itemsize) + gradients)
     return max(bounds)
 

@@ -15,6 +15,7 @@ from gnnexp.comm.communicator import Communicator
 from gnnexp.components.facts import GraphFacts
 from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
+from gnnexp.graph.sparse import SparseRows
 from gnnexp.measure.memory import give_back_heap
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.models.local import has_constant_mix, has_constant_sums
@@ -97,6 +98,7 @@ class OffloadPlan:
                 reads,
                 sums,
                 trained=job.graph.trains_features,
+                sparse=has_sparse_features(job.graph),
                 weighted=job.graph.edge_weights is not None,
             )
 
@@ -131,7 +133,8 @@ class OffloadPlan:
             "row_bytes": [width * job.dtype.itemsize for width in (*(it.rows for it in reads), job.model.widths[-1])],
             **facts_of_order(read, order, comm),
         }
-        slots = SlotPlan.of(row_widths(reads, projects, keeps), job.model.in_dim)
+        dense = 0 if has_sparse_features(job.graph) else job.model.in_dim
+        slots = SlotPlan.of(row_widths(reads, projects, keeps), dense)
         facts["setup_s"] = time.perf_counter() - start
         return OffloadPlan(moved, order.volumes, tuple(keeps), mixes, projects, slots, facts)
 
@@ -153,14 +156,23 @@ def facts_of_order(read: Readings, order: ChunkOrder, comm: Communicator) -> dic
 def planned_reads(
     layers: Sequence[Layer | BlockLayer], rows: ReadRows, graph: Graph | GraphFacts
 ) -> tuple[tuple[bool, ...], list[Widths]]:
-    """`(whether each layer's chunks read projected rows, columns that they read)`."""
+    """`(whether each layer's chunks read projected rows, columns that they read)`.
+
+    Sparse and trained features are always projected, once for each vertex.
+    """
+    once = graph.trains_features or has_sparse_features(graph)
     projects = tuple(
-        (index == 0 and graph.trains_features) or projects_rows(layer, index, rows, graph.num_edges, graph.num_nodes)
+        (index == 0 and once) or projects_rows(layer, index, rows, graph.num_edges, graph.num_nodes)
         for index, layer in enumerate(layers)
     )
     return projects, [
         widths_of(layer, index, projects=on) for index, (layer, on) in enumerate(zip(layers, projects, strict=True))
     ]
+
+
+def has_sparse_features(graph: Graph | GraphFacts) -> bool:
+    """Whether features are sparse rows."""
+    return graph.sparse if isinstance(graph, GraphFacts) else isinstance(graph.features, SparseRows)
 
 
 def row_widths(reads: Sequence[Widths], projects: Sequence[bool], keeps: Sequence[bool]) -> list[RowWidths]:

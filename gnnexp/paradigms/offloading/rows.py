@@ -54,8 +54,8 @@ class LayerRows:
 class SlotPlan:
     """The arrays (slots) of all rows: columns of each slot, and for each layer the slot of each field of `LayerRows`.
 
-    The first slot has the features. Gradients are written when the layer above is done. So they reuse a slot of that
-    layer with the same width.
+    The first slot has the features; sparse ones are kept apart, and it has no columns. Gradients are written when the
+    layer above is done. So they reuse a slot of that layer with the same width.
     """
 
     columns: tuple[int, ...]

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.graph.block import BatchKey
+from gnnexp.graph.sparse import Rows
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.models.model import Model
 
@@ -53,11 +54,11 @@ class LayerStart:
     index: int
     projects: bool
 
-    def of(self, ids: Tensor, h: Tensor, key: BatchKey | None) -> StartRows:
+    def of(self, ids: Tensor, h: Rows, key: BatchKey | None) -> StartRows:
         """The start for vertices `ids`, from outputs `h` `[n, Din]` of the layer before (preactivations if fused)."""
         dropped = self.model.drop_input(self.index, ids, h, key)
-        assert isinstance(dropped, Tensor)
         if not self.projects:
+            assert isinstance(dropped, Tensor) and isinstance(h, Tensor), "sparse features are projected"
             return StartRows(dropped, h if self.index and self.layer.residual else None)
         parts = projected_parts(self.contract, dropped, h)
         rows = _joined(parts[:2])
@@ -125,7 +126,7 @@ def widths_of(layer: Layer | BlockLayer, index: int, *, projects: bool) -> Width
     return Widths(projected, source_key, tuple(own))
 
 
-def projected_parts(layer: Layer, dropped: Tensor, raw: Tensor) -> tuple[Tensor | None, ...]:
+def projected_parts(layer: Layer, dropped: Rows, raw: Rows) -> tuple[Tensor | None, ...]:
     """`(projection [n, C], source key, self part, destination key, skip's part)`, each a tensor or None."""
     projected = layer.project(dropped)
     source_key = key = None

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.graph.block import BatchKey
+from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.crossing import across
 from gnnexp.measure.ledger import Tag
 from gnnexp.paradigms.job import Job
@@ -50,6 +51,7 @@ class Sweeps:
         ]
         self.host = HostTier(host, job.directory, pinned=job.device.type == "cuda")
         self._trained: Tensor | None = None  # features that were read, if they take a gradient
+        self._sparse: SparseRows | None = None  # features that were read, if they are sparse
         self._feature_gradients: Tensor | None = None
         self._features, self._rows = plan.slots.allocate(own.numel(), job.dtype, self.host)
         if job.trained_rows is not None:
@@ -61,9 +63,14 @@ class Sweeps:
             *(rows for layer in self._rows for rows in layer.tensors()),
         ]
 
-    def load(self) -> Tensor:
-        """Read the features of the own vertices into the host tier."""
+    def load(self) -> Rows:
+        """Read the features of the own vertices into the host tier. Sparse rows stay as they are, in RAM."""
         features = self._features
+        if isinstance(self._job.graph.features, SparseRows):
+            sparse = self._job.store.read(self._own)
+            assert isinstance(sparse, SparseRows), "stores keep the form of features"
+            self._sparse = sparse
+            return sparse
         step = max(1, _PIECE_BYTES // max(1, features.shape[1] * features.element_size()))
         self._job.tier.before_writing(features)
         if self._job.store.is_collective:  # all ranks must read equally often
@@ -75,6 +82,11 @@ class Sweeps:
             if piece.requires_grad:
                 self._trained = piece
         return features
+
+    @property
+    def sparse_bytes(self) -> int:
+        """Bytes of sparse features that were read."""
+        return 0 if self._sparse is None else self._sparse.nbytes
 
     # --- features, if the first layer reads them projected ---------------------------------------------------------
     def project_features(self, key: BatchKey) -> None:
@@ -90,16 +102,18 @@ class Sweeps:
         if self._layers[0].start.projects:
             gradients = self._feature_gradients
             for chunk, ids, features in self._feature_pieces():
+                if isinstance(features, Tensor):
+                    features.requires_grad_(gradients is not None)
                 with torch.enable_grad():
-                    out = self._layers[0].start.of(ids, features.requires_grad_(gradients is not None), key)
+                    out = self._layers[0].start.of(ids, features, key)
                 backward_through(out, self._gradients_of(0, chunk))
-                if gradients is not None and features.grad is not None:
+                if gradients is not None and isinstance(features, Tensor) and features.grad is not None:
                     self._job.tier.leave(features.grad, gradients[_range(chunk)], "tier/d2h_rows_features")
             self._job.tier.settle()
             if self._trained is not None:
                 self._trained.grad = gradients
 
-    def _feature_pieces(self) -> Iterator[tuple[Chunk, Tensor, Tensor]]:
+    def _feature_pieces(self) -> Iterator[tuple[Chunk, Tensor, Rows]]:
         """`(chunk, ids [D], features [D, Din])` of chunks' destinations, on the device; topology stays on the host."""
         tier = self._job.tier
         for it in self._visits:
@@ -109,8 +123,15 @@ class Sweeps:
                 arrays = destination_arrays(block) if stays else [block.dst_ids]
                 with arriving(block, arrays, tier, (block.dst_ids, *self._host_rows)):
                     ids = tier.resident.on_device(block, self._job.device).dst_ids if stays else block.dst_ids
-                    features = tier.enter(self._features[_range(it.chunk)], counted="tier/h2d_rows_features")
-                    yield it.chunk, across(ids, self._job.device), features
+                    yield it.chunk, across(ids, self._job.device), self._entered_features(it.chunk)
+
+    def _entered_features(self, chunk: Chunk) -> Rows:
+        """Features of the chunk's destinations, on the device."""
+        tier = self._job.tier
+        if self._sparse is None:
+            return tier.enter(self._features[_range(chunk)], counted="tier/h2d_rows_features")
+        tier.counts["tier/h2d_rows_features"] += chunk.last - chunk.first
+        return tier.enter_rows(self._sparse, torch.arange(chunk.first, chunk.last))
 
     # --- forward ---------------------------------------------------------------------------------------------------
     def forward(self, index: int, key: BatchKey) -> None:
