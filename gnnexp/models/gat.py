@@ -3,8 +3,8 @@
 Keys a·(W h) are 2K columns per vertex, linear in h. So keys can be sliced, summed and exchanged alone.
 
 On a graph with edge weights w, a message is multiplied with its weight after the softmax: w_uv α_uv W h_u. DGL's
-`GATConv(edge_weight)` does the same. Weights change neither scores nor masses. So they may be zero or negative. An added
-self loop has weight 1. PyG's `GATConv(edge_dim)` has no weights: it learns scores of edge features.
+`GATConv(edge_weight)` does the same. Weights change neither scores nor masses. So they may be zero or negative. A self
+loop that is added has weight 1. PyG's `GATConv(edge_dim)` has no weights: it learns scores of edge features.
 """
 
 from __future__ import annotations
