@@ -128,7 +128,8 @@ class TensorParallel(Paradigm):
 
     def trainer(self, job: Job) -> Trainer[Any]:
         """The trainer of the mode."""
-        cost = chunk_cost(list(job.model.layers), job.comm.size, job.dtype, decoupled=self.mode == "decoupled")
+        weighted, decoupled = job.graph.edge_weights is not None, self.mode == "decoupled"
+        cost = chunk_cost(list(job.model.layers), job.comm.size, job.dtype, decoupled=decoupled, weighted=weighted)
         if self.mode == "coupled":
             return CoupledTrainer(job, self.chunking, cost)
         return DecoupledTrainer(

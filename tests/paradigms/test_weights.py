@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import tempfile
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from combinations import combinations
+from experiments import assembled, experiment_in, planned
 from weighted import SCALING, remembered, signed_graph, typed_signed_graph
 
+from gnnexp.comm.environment import read_environment
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.check import graph_problems
 from gnnexp.experiment.seen import facts_of
-from gnnexp.testing.exactness import assert_exact, compare
+from gnnexp.graph.graph import Graph
+from gnnexp.testing.exactness import assert_exact, compare, parts
 from gnnexp.testing.graphs import nasty_graph, typed_graph, weighted_graph
 from gnnexp.testing.steps import MODELS, small_config
 from gnnexp.testing.ways import MINI_BATCH, WAYS, assert_exact_in, config_in, placed, way_problems
+from gnnexp.training.assemble import Artifacts
+from gnnexp.training.train import probe_memory
 
 TAKING = ("gcn", "sage", "gin")
 RGCN = {"_target_": "gnnexp.models.rgcn.RGCNOptions", "bases": 2}
@@ -218,6 +226,43 @@ def test_decoupled_layers_are_not_seen() -> None:
     config = config_in("coupled", {"_target_": "weighted.Remembering"}, hardware={"workers": 3})
     config["paradigm"] = {**config["paradigm"], "mode": "decoupled"}
     assert [problem.key for problem in way_problems(config)] == ["model"]
+
+
+def dense_graph(typed: bool) -> Graph:
+    """Edges take most of a chunk's memory."""
+    graph = nasty_graph(200, 20000, 8, 8, typed=typed)
+    return replace(graph, edge_weights=torch.linspace(-1, 1, graph.num_edges))
+
+
+@pytest.mark.parametrize(
+    ("way", "model", "heads"),
+    combinations(
+        ["communicate", "coupled", "offload_projected"],
+        ["gat", "basis"],
+        [2, 8],
+        quick=lambda way, model, heads: heads == (8 if model == "gat" else 2) and (way != "coupled" or model == "gat"),
+    ),
+)
+def test_weights_that_are_not_static_stay_in_the_budget(ranks, way: str, model: str, heads: int) -> None:
+    """The smallest budget is told; chunks with weights, products and gradients fit into it."""
+    kind = {"heads": heads, "attention_dropout": 0.3} if model == "gat" else {"bases": heads}
+    config = config_in(way, {**NOT_STATIC[model][0], "hidden": 8, **kind}, train={"dtype": "float32"})
+    config["paradigm"] = {**config["paradigm"], "chunks": None, "device_memory": 1}
+    (problem,) = planned(experiment_in(config), dense_graph(model != "gat")).problems
+    budget = int(problem.fix.split("=")[1].split()[0])
+    for factor in (1, 3):
+        config["paradigm"]["device_memory"] = factor * budget
+        (peak,) = ranks(1).run(_peak, config, model != "gat")
+        assert 0 < peak <= factor * budget
+
+
+def _peak(config: dict[str, Any], typed: bool) -> int:
+    graph = dense_graph(typed)
+    with tempfile.TemporaryDirectory() as folder:
+        job, _ = assembled(config, Artifacts(graph, parts(graph, 1)), Path(folder), read_environment())
+        peak = probe_memory(job)["device_peak_bytes"]
+        job.comm.release()
+    return int(peak)
 
 
 def refused(model: dict[str, Any], **changes: Any) -> list[str]:

@@ -75,7 +75,8 @@ def column_problems(experiment: Experiment, facts: GraphFacts, chunking: Chunkin
         return []  # `coupled_problems` and `decoupled_problems` refuse such models
     widths = {"dataset classes": facts.num_classes} if decoupled else _split_widths(layers, facts)
     problems = [_too_few(what, width, experiment) for what, width in widths.items() if 0 < width < ranks]
-    cost = chunk_cost(layers, ranks, getattr(torch, experiment.train.dtype), decoupled=decoupled)
+    dtype = getattr(torch, experiment.train.dtype)
+    cost = chunk_cost(layers, ranks, dtype, decoupled=decoupled, weighted=facts.weighted)
     return [*problems, *chunking.data_problems(facts, [cost], model.needs.self_loops)]
 
 
@@ -93,12 +94,15 @@ def _split_widths(layers: Sequence[Layer], facts: GraphFacts) -> dict[str, int]:
     return widths
 
 
-def chunk_cost(layers: Sequence[Any], ranks: int, dtype: torch.dtype, *, decoupled: bool) -> ChunkCost:
+def chunk_cost(layers: Sequence[Any], ranks: int, dtype: torch.dtype, *, decoupled: bool, weighted: bool) -> ChunkCost:
     """Memory that a chunk takes, for the layer with the most columns per rank."""
     widths = [layers[-1].out_dim] if decoupled else [max(layer.in_dim, layer.width) for layer in layers]
     width = -(-max(widths) // ranks)
     edge_columns = -(-max(layer.traits.edge_columns for layer in layers) // ranks)
-    return ChunkCost.of(width, width, max(layer.num_weights for layer in layers), dtype.itemsize, edge_columns)
+    num_weights = max(layer.num_weights for layer in layers)
+    cost = ChunkCost.of(width, width, num_weights, dtype.itemsize, edge_columns)
+    static = all(layer.traits.kind == "static" for layer in layers)
+    return cost.with_products(num_weights, dtype.itemsize) if weighted and not static else cost
 
 
 def _too_few(what: str, width: int, experiment: Experiment) -> Problem:

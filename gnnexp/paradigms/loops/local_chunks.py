@@ -40,7 +40,8 @@ class LocalChunks:
         made: dict[tuple[Block, ChunkCost | None], tuple[Chunk, ...]] = {}
         self.chunks: list[tuple[Chunk, ...]] = []
         for layer, block in zip(job.model.layers, blocks, strict=True):
-            cost = cost_of(layer, job.dtype) if isinstance(layer, Layer) else None
+            weighted = job.graph.edge_weights is not None
+            cost = cost_of(layer, job.dtype, weighted=weighted) if isinstance(layer, Layer) else None
             if (block, cost) not in made:
                 made[block, cost] = chunking.chunks(block, cost)
             self.chunks.append(made[block, cost])
@@ -59,15 +60,17 @@ class LocalChunks:
         return in_chunks(work, dropped, None, chunks, self._job.tier, width=layer.out_dim)
 
 
-def cost_of(layer: Layer, dtype: torch.dtype) -> ChunkCost:
+def cost_of(layer: Layer, dtype: torch.dtype, *, weighted: bool) -> ChunkCost:
     """Memory that a chunk of a layer takes: an upper bound, whether the layer projects or aggregates first."""
-    return ChunkCost.of(
+    cost = ChunkCost.of(
         layer.in_dim + layer.width,
         max(layer.in_dim * layer.num_weights, layer.width, layer.out_dim),
         layer.num_weights,
         dtype.itemsize,
         layer.traits.edge_columns,
     )
+    static = layer.traits.kind == "static"
+    return cost.with_products(layer.num_weights, dtype.itemsize) if weighted and not static else cost
 
 
 def chunk_problems(experiment: Experiment, facts: GraphFacts, chunking: Chunking) -> list[Problem]:
@@ -87,7 +90,8 @@ def chunk_problems(experiment: Experiment, facts: GraphFacts, chunking: Chunking
     layers = [layer for layer in layers_of(model, facts) if isinstance(layer, Layer)]
     if not layers:
         return []  # `check` refuses a budget
-    return chunking.data_problems(facts, [cost_of(layer, dtype) for layer in layers], model.needs.self_loops)
+    costs = [cost_of(layer, dtype, weighted=facts.weighted) for layer in layers]
+    return chunking.data_problems(facts, costs, model.needs.self_loops)
 
 
 def layers_of(model: ModelOptions, facts: GraphFacts) -> list[Layer | BlockLayer]:
