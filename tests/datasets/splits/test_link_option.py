@@ -11,6 +11,7 @@ import pytest
 import torch
 from held_out_links import SHARES, assert_held_out, edge_codes
 
+import gnnexp
 from gnnexp.config.compose import compose
 from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.edge_list import EdgeList
@@ -98,6 +99,24 @@ def test_a_stored_graph_with_types(tmp_path: Path) -> None:
     """Each edge is a link, and its parallels go with it."""
     path = saved(tmp_path, typed_graph())
     assert_held_out(GnnexpFormat(path=path).load(), GnnexpFormat(path=path, link_split=SHARES).load(), both=False)
+
+
+@pytest.mark.slow
+def test_links_of_cora_are_predicted_alike_on_any_number_of_ranks(
+    real: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GNNEXP_CACHE", str(tmp_path / "cache"))
+    common = [f"dataset.path={real('cora')}", "dataset=planetoid", "dataset.link_split={val: 0.05, test: 0.1}"]
+    common += ["task=link_prediction", "model.hidden=16", "model.layers=2", "sampler.fanouts=[5,5]", "tracker=none"]
+    runs = [
+        gnnexp.run(*common, "train.epochs=8", "sampler.key=global", "train.dtype=float64", f"hardware.workers={size}")
+        for size in (1, 2)
+    ]
+    one, two = (run.epochs for run in runs)
+    assert one["loss/train"].tolist() == pytest.approx(two["loss/train"].tolist(), rel=1e-10)
+    assert one["mrr/test"].tolist() == pytest.approx(two["mrr/test"].tolist(), rel=1e-10)
+    assert one["mrr/test"].max() > 2 * one["mrr/test"].iloc[0]
 
 
 KINDS = (Planetoid, Digits, GraphDataNpz, HeterophilousNpz, Fb100, Aminer, Ogb, DglBuiltin, Dcsbm)
