@@ -244,7 +244,7 @@ def dense_graph(typed: bool) -> Graph:
     ),
 )
 def test_weights_that_are_not_static_stay_in_the_budget(ranks, way: str, model: str, heads: int) -> None:
-    """The smallest budget is told; chunks with weights, products and gradients fit into it."""
+    """Chunks with weights, products and gradients fit into the smallest budget that is named."""
     kind = {"heads": heads, "attention_dropout": 0.3} if model == "gat" else {"bases": heads}
     config = config_in(way, {**NOT_STATIC[model][0], "hidden": 8, **kind}, train={"dtype": "float32"})
     config["paradigm"] = {**config["paradigm"], "chunks": None, "device_memory": 1}
