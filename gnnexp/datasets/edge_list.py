@@ -133,6 +133,12 @@ class EdgeList(Dataset):
                 "set dataset.self_loops=remove; models add their own self term",
             ),
             (
+                "self_loops",
+                self.link_split is None or self.self_loops != "add",
+                "must be keep or remove if links are held out: added self loops would be links",
+                "set dataset.self_loops=remove; models add their own self term",
+            ),
+            (
                 "streamed",
                 not streamed or whole,
                 "cannot be combined with node_types, link_split or inverse_relations",

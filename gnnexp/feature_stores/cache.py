@@ -39,7 +39,8 @@ class CacheOptions(ABC):
 
     Attributes:
         version: raised when the same options give other results or counts, or a default changes (CONTRIBUTING.md).
-        capacity: per rank: rows (int), a fraction of all rows (float in (0, 1]), or bytes (`512MiB`).
+        capacity: per rank: rows (int), a fraction of all rows (float in [0, 1]), or bytes (`512MiB`). With 0 the cache
+            holds no rows, and no read is a hit.
         policy: what makes a row hot.
         epochs: number of epochs to pre-sample for the policy `frequency`.
     """
@@ -54,7 +55,7 @@ class CacheOptions(ABC):
 
     def problems(self) -> list[Problem]:
         """Options outside of their ranges."""
-        forms, policies = "rows (10000), a fraction in (0, 1] (0.25) or bytes (512MiB)", get_args(Policy)
+        forms, policies = "0 or more rows (10000), a fraction in [0, 1] (0.25) or bytes (512MiB)", get_args(Policy)
         return wrong_options(
             "feature_store.cache",
             (self.epochs >= 1, "epochs", self.epochs, "must be at least 1", 10),
@@ -273,9 +274,9 @@ def parse_size(text: str) -> int:
 def _is_capacity(capacity: object) -> bool:
     if isinstance(capacity, str):
         try:
-            return parse_size(capacity) > 0
+            return parse_size(capacity) >= 0
         except ValueError:
             return False
     if isinstance(capacity, bool) or not isinstance(capacity, int | float):
         return False
-    return capacity > 0 if isinstance(capacity, int) else 0 < capacity <= 1
+    return capacity >= 0 if isinstance(capacity, int) else 0 <= capacity <= 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -17,6 +17,8 @@ from gnnexp.feature_stores.rows import in_places
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
 
+Candidates = Literal["all", "owned", "foreign"]
+
 
 @dataclass(frozen=True)
 class StaticCacheOptions(CacheOptions):
@@ -26,24 +28,26 @@ class StaticCacheOptions(CacheOptions):
         capacity: per rank, see `CacheOptions`.
         policy: what makes a row hot.
         of: which vertices are candidates. With `all`, every rank holds the same rows. With `owned`, a rank caches only
-            rows of vertices that it owns, as in GSplit (section 4): each row is cached on the rank that reads it.
+            rows of vertices that it owns, as in GSplit (section 4): each row is cached on the rank that reads it. With
+            `foreign`, it caches only rows of vertices that other parts own, as in SALIENT++ (Kaler et al., MLSys 2023):
+            over `PartitionedOptions`, own rows need no exchange.
         epochs: number of epochs to pre-sample for the policy `frequency`.
     """
 
     capacity: Capacity
     policy: Policy = "degree"
-    of: Literal["all", "owned"] = "all"
+    of: Candidates = "all"
     epochs: int = 10
 
     def problems(self) -> list[Problem]:
         """Options outside of their ranges."""
-        of = (self.of in ("all", "owned"), "of", self.of, "must be all or owned", "all")
+        of = (self.of in get_args(Candidates), "of", self.of, "must be all, owned or foreign", "all")
         return [*wrong_options("feature_store.cache", of), *super().problems()]
 
     @property
     def needs_partition(self) -> bool:
         """Whether the contents follow the partition."""
-        return self.of == "owned"
+        return self.of != "all"
 
     def make(self) -> StaticCache:
         """The cache of a rank."""
@@ -56,8 +60,10 @@ class StaticCache(FeatureCache):
     options: StaticCacheOptions
 
     def choose(self, shard: Shard, num_rows: int) -> Tensor:
-        """The hottest of all vertices or of the owned vertices."""
-        among = None if self.options.of == "all" else torch.nonzero(shard.owner == shard.part).flatten()
+        """The hottest of all vertices, of those that the rank's part owns, or of those that other parts own."""
+        of, among = self.options.of, None
+        if of != "all":
+            among = torch.nonzero((shard.owner == shard.part) == (of == "owned")).flatten()
         return hottest(shard, self.options.policy, among)[:num_rows]
 
     def read(self, ids: Tensor, fetch: Callable[[Tensor], Rows]) -> Rows:

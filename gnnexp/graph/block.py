@@ -249,6 +249,7 @@ def by_relation(block: Block) -> Relations:
             block.sources[by_type.edges],
             block.src_ids,
             dst.numel(),
+            weight=None if block.weight is None else block.weight[by_type.edges],
             scale=None if block.scale is None else block.scale[by_type.edges],
         ),
         _plain(back.indptr, back.edges.int(), dst.numel()),

@@ -1,6 +1,10 @@
 """GAT (Veličković et al., ICLR 2018): multi-head attention over in-edges, LeakyReLU scores of source and destination.
 
 Keys a·(W h) are 2K columns per vertex, linear in h. So keys can be sliced, summed and exchanged alone.
+
+On a graph with edge weights w, a message is multiplied with its weight after the softmax: w_uv α_uv W h_u. DGL's
+`GATConv(edge_weight)` does the same. Weights change neither scores nor masses. So they may be zero or negative. A self
+loop that is added has weight 1. PyG's `GATConv(edge_dim)` has no weights: it learns scores of edge features.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from gnnexp.graph.block import Block
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.models.layer import Activation, Destinations, EndOfLayer, Layer, Traits
+from gnnexp.models.local import message_factors
 from gnnexp.models.model import ModelOptions
 from gnnexp.ops.backend import Drop
 from gnnexp.ops.products import linear_by_head, product
@@ -42,10 +47,12 @@ class GATLayer(Layer):
         self.head_dim, self.concat, self.slope = head_dim, concat, slope
         self.traits = Traits(
             kind="projected",
+            takes_weights=True,
             weight_dropout=weight_dropout,
             keys_of_projected=GATLayer._keys_of_projected,
             attend=GATLayer._attend,
             attention=GATLayer._attention,
+            attend_takes_factors=True,
         )
         self.weight = nn.Parameter(torch.empty(width, in_dim))
         self.src_attention = nn.Parameter(torch.empty(heads, head_dim))
@@ -96,15 +103,17 @@ class GATLayer(Layer):
     def _attend(
         self, block: Block, rows: Rows, keys: tuple[Tensor, Tensor], drop: Drop | None, *, projected: bool
     ) -> Tensor:
-        """Score, weight, aggregate and divide in one kernel."""
+        """Score, weight, drop and divide in one kernel, then multiply with the factors of edges, and aggregate."""
         assert not isinstance(rows, SparseRows)
+        factors = message_factors(self, block)
         if projected:
-            return self.backend.attention(block, rows, *keys, self.slope, drop)
-        return self.project_aggregated(self.backend.attention_aggregate_first(block, rows, *keys, self.slope, drop))
+            return self.backend.attention(block, rows, *keys, self.slope, drop, factors)
+        summed = self.backend.attention_aggregate_first(block, rows, *keys, self.slope, drop, factors)
+        return self.project_aggregated(summed)
 
     def _attention(self, block: Block, keys: tuple[Tensor, Tensor], drop: Drop | None) -> Tensor:
-        """`[E, K]` normalised weights."""
-        return self.backend.edges.attention_weight(block, *keys, self.slope, drop)
+        """`[E, K]` normalised weights after dropout, multiplied with the factors of edges."""
+        return self.backend.attention_weight(block, *keys, self.slope, drop, message_factors(self, block))
 
     def dense(self, projected: Tensor, self_: Tensor | None) -> Tensor:
         """The heads side by side; an output layer averages its heads, as in `mix`."""
@@ -128,7 +137,7 @@ class GATLayer(Layer):
 
 @dataclass(frozen=True)
 class GATOptions(ModelOptions):
-    """A stack of attention layers.
+    """A stack of attention layers. Weights of edges multiply messages after the softmax.
 
     Attributes:
         hidden: columns of the hidden layers, over all heads.

@@ -143,7 +143,7 @@ class GCNOptions(ModelOptions):
                     facts.name,
                     "the in-edge weights of some vertex have a sum below 0 "
                     f"({facts.least_weight:g}), of which gcn takes the square root",
-                    "set dataset.weights=false (tables: dataset.weight=null), or choose model=sage or gin",
+                    "set dataset.weights=false (tables: dataset.weight=null), or choose model=sage, gin or gat",
                 )
             )
         if facts.weighted and self.degrees == "block":

@@ -151,6 +151,8 @@ class Traits:
         attend: `[D, C]` sums of `(layer, block, rows, keys, drop, projected=)`, divided by the mass: score, weight and
             aggregate in one kernel. `projected` says whether rows are projected already.
         attention: `[E, K]` weights of `(layer, block, keys, drop)`, divided by the mass; with `attend`.
+        attend_takes_factors: whether `attend` and `attention` multiply with `local.message_factors`. If not, a block
+            with weights that the layer takes, or with a scale, runs stage by stage.
         mixed_and_biased: `[D, C]` `mix` and the bias of `(layer, dst, aggregated, own)`, in fewer passes, from summed
             rows `[D, Din]` and the destinations' rows `[D, Din]`.
     """
@@ -170,6 +172,7 @@ class Traits:
     aggregate_back: Callable[..., Tensor] | None = None
     attend: Callable[..., Tensor] | None = None
     attention: Callable[..., Tensor] | None = None
+    attend_takes_factors: bool = False
     mixed_and_biased: Callable[..., Tensor] | None = None
 
 

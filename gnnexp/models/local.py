@@ -257,8 +257,10 @@ def _keys(layer: Layer, block: Block, h: Rows, projected: Tensor | None) -> tupl
 
 
 def can_fuse_attention(layer: Layer, block: Block) -> bool:
-    """Whether one kernel scores, weighs and aggregates. It cannot scale messages (`block.scale`)."""
-    return layer.traits.attend is not None and block.scale is None
+    """Whether one kernel scores, weighs and drops. If edges have factors, the layer must multiply with them."""
+    if layer.traits.attend is None or layer.traits.attend_takes_factors:
+        return layer.traits.attend is not None
+    return block.scale is None and (block.weight is None or not layer.takes_weights)
 
 
 def edge_weights(layer: Layer, block: Block, keys: tuple[Tensor, Tensor] | None) -> tuple[Tensor | None, Tensor | None]:
@@ -279,14 +281,19 @@ def edge_weights(layer: Layer, block: Block, keys: tuple[Tensor, Tensor] | None)
 
 def with_factors(layer: Layer, block: Block, weight: Tensor | None) -> Tensor | None:
     """The layer's `weight` `[E, K]`, multiplied with the weights and the scale of the block's edges."""
-    factors = [values for values in (block.weight if layer.takes_weights else None, block.scale) if values is not None]
-    if not factors:
+    factors = message_factors(layer, block)
+    if factors is None:
         return weight
-    product = math.prod(factors[1:], start=factors[0]).to(layer.dtype).unsqueeze(1)
     if weight is not None:
-        return weight * product
+        return weight * factors
     source = layer.source_weight(block)
-    return product if source is None else product * source[block.sources.long()].unsqueeze(1)
+    return factors if source is None else factors * source[block.sources.long()].unsqueeze(1)
+
+
+def message_factors(layer: Layer, block: Block) -> Tensor | None:
+    """`[E, 1]`: weights times scale of the block's edges; None if a layer takes none of them. They take no gradient."""
+    factors = [values for values in (block.weight if layer.takes_weights else None, block.scale) if values is not None]
+    return math.prod(factors[1:], start=factors[0]).to(layer.dtype).unsqueeze(1) if factors else None
 
 
 def _static_weights(layer: Layer, block: Block) -> tuple[Tensor | None, Tensor | None]:

@@ -459,5 +459,5 @@ def _unweighable(model: str) -> Problem:
         "model",
         model,
         "its layers have no formula for edge weights, and the graph has some",
-        "set dataset.weights=false (tables: dataset.weight=null), or choose model=gcn, sage or gin",
+        "set dataset.weights=false (tables: dataset.weight=null), or choose model=gcn, sage, gin, gat or rgcn",
     )

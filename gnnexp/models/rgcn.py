@@ -2,6 +2,10 @@
 
 Each relation has a matrix W_r: a sum of shared matrices (basis), or diagonal blocks. Edge weights depend on parameters
 and the graph. So sums change in every pass and cannot be kept.
+
+On a graph with edge weights w, a message is multiplied with its weight: sum_r sum_{u in N_r(v)} w_uv W_r h_u / c_vr.
+c_vr stays the number of edges. It is DGL's `RelGraphConv` with `norm` w / c_vr. PyG's `RGCNConv` takes no weights; its
+layers that do also divide their means by the number of edges. So weights may be zero or negative.
 """
 
 from __future__ import annotations
@@ -41,7 +45,7 @@ class RelationalLayer(Layer):
         norm_by: c_vr is the number of in-edges of v in the hop, of type r (`relation`) or of any type (`vertex`).
     """
 
-    traits = Traits(kind="learned", input_weights=("self_weight", "residual_weight"))
+    traits = Traits(kind="learned", takes_weights=True, input_weights=("self_weight", "residual_weight"))
 
     def __init__(
         self,
@@ -73,7 +77,7 @@ class BasisLayer(RelationalLayer):
     An edge has one weight for each basis, like one for each head in attention.
     """
 
-    traits = Traits(kind="learned", input_weights=("weight", "self_weight", "residual_weight"))
+    traits = Traits(kind="learned", takes_weights=True, input_weights=("weight", "self_weight", "residual_weight"))
 
     def __init__(
         self,
@@ -266,7 +270,7 @@ def _spread(rows: Tensor, places: Tensor, width: int) -> Tensor:
 
 @dataclass(frozen=True)
 class RGCNOptions(ModelOptions):
-    """A stack of relational layers.
+    """A stack of relational layers. Weights of edges multiply messages, and do not change c_vr.
 
     Attributes:
         decomposition: `basis`: each relation's matrix is a sum of shared matrices with its own coefficients. `block`:

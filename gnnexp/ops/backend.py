@@ -187,8 +187,28 @@ class Backend:
             known[key] = make(block)
         return known[key]
 
+    def attention_weight(
+        self,
+        block: Block,
+        src_key: Tensor,
+        dst_key: Tensor,
+        slope: float,
+        drop: Drop | None,
+        factors: Tensor | None = None,
+    ) -> Tensor:
+        """`[E, K]`: `EdgeWeights.attention_weight`, multiplied with factors of edges `[E, 1]`, if there are any."""
+        weight = self.edges.attention_weight(block, src_key, dst_key, slope, drop)
+        return weight if factors is None else weight * factors
+
     def attention(
-        self, block: Block, x: Tensor, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
+        self,
+        block: Block,
+        x: Tensor,
+        src_key: Tensor,
+        dst_key: Tensor,
+        slope: float,
+        drop: Drop | None,
+        factors: Tensor | None = None,
     ) -> Tensor:
         """GAT: `[D, K * F]` sums of `x` `[S, K * F]` with weights softmax(LeakyReLU(src_key + dst_key)) over in-edges.
 
@@ -199,19 +219,28 @@ class Backend:
             dst_key: `[D, K]`.
             slope: slope of the LeakyReLU below 0.
             drop: dropout of the normalised weights, or None.
+            factors: `[E, 1]` factors of messages, without a gradient, or None.
 
         Returns:
             The sums; 0 for destinations without edges.
         """
         heads = src_key.shape[1]
         column = torch.arange(x.shape[1]) // max(1, x.shape[1] // heads) if heads > 1 else None
-        return self.sums.aggregate(block, x, self.edges.attention_weight(block, src_key, dst_key, slope, drop), column)
+        weight = self.attention_weight(block, src_key, dst_key, slope, drop, factors)
+        return self.sums.aggregate(block, x, weight, column)
 
     def attention_aggregate_first(
-        self, block: Block, x: Tensor, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
+        self,
+        block: Block,
+        x: Tensor,
+        src_key: Tensor,
+        dst_key: Tensor,
+        slope: float,
+        drop: Drop | None,
+        factors: Tensor | None = None,
     ) -> Tensor:
         """`[D, K, d]`: like `attention`, with rows `x` `[S, d]` that all heads share."""
-        return self.sums.aggregate_outer(block, x, self.edges.attention_weight(block, src_key, dst_key, slope, drop))
+        return self.sums.aggregate_outer(block, x, self.attention_weight(block, src_key, dst_key, slope, drop, factors))
 
     def sparse_linear(self, rows: SparseRows, weight: Tensor) -> Tensor:
         """`[N, C]` = `rows @ weight.T`, differentiable in `weight` `[C, D]`. The columns are sources of a block."""

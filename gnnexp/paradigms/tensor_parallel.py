@@ -174,13 +174,15 @@ class TensorParallel(Paradigm):
         layers = [contract_layer(job.model, index) for index in range(job.model.num_layers)]
         trained = job.store.options.trained_columns is not None
         inputs, ranks = Inputs(isinstance(job.graph.features, SparseRows), trained), job.comm.size
+        weighted = job.graph.edge_weights is not None
         if self.mode == "coupled":
             projects = projected_layers(layers, self.order, inputs, job.graph.num_nodes, ranks)
-            return CoupledTrainer(job, self.chunking, chunk_cost(layers, ranks, job.dtype, projects, inputs), projects)
+            cost = chunk_cost(layers, ranks, job.dtype, projects, inputs, weighted=weighted)
+            return CoupledTrainer(job, self.chunking, cost, projects)
         return DecoupledTrainer(
             job,
             self.chunking,
-            chunk_cost(layers, ranks, job.dtype, None, inputs),
+            chunk_cost(layers, ranks, job.dtype, None, inputs, weighted=weighted),
             pipeline=self.pipeline,
             dense_blocks=self.dense_blocks,
             frozen=self.attention == "frozen",

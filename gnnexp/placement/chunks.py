@@ -63,6 +63,13 @@ class ChunkCost:
             per_src=4 + 8 + _COPIES_IN * width * itemsize,
         )
 
+    def with_products(self, num_weights: int, itemsize: int) -> ChunkCost:
+        """The cost if weights that are not static are multiplied with weights of the graph.
+
+        Every edge has its weight as a value of the graph and of the run, and the products with their gradients.
+        """
+        return replace(self, per_edge=self.per_edge + 4 + (1 + 2 * num_weights) * itemsize)
+
 
 _COPIES_IN, _COPIES_OUT = 3, 6
 # Bytes per edge of `Block.relations`, with as many pairs as edges, both transposes, and the memory to build them.

@@ -23,6 +23,7 @@ from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.optimization import entries_of
 from gnnexp.feature_stores.base import Share
+from gnnexp.models.layer import Layer
 from gnnexp.models.model import ModelOptions
 from gnnexp.paradigms.external.command import external_command
 from gnnexp.samplers.base import SamplerOptions
@@ -117,7 +118,7 @@ def estimate_memory(experiment: Experiment, facts: GraphFacts, plan: Plan, graph
                 batch, 1 + (sampler.prefetch if train.overlap and sampler.threads else 0), model, row, itemsize
             )
         ),
-        *(_weight_needs(facts, resident.edges if resident else batch.edges, itemsize) if facts.weighted else []),
+        *(_weight_needs(facts, resident.edges if resident else batch.edges, model, itemsize) if facts.weighted else []),
         Need("parameters, gradients, optimizer", "device", (2 + entries_of(experiment.optimizer)) * parameters),
         Need(f"{drawn.models} models of parts", "device", _KEPT_MODEL * drawn.models * parameters),
         Need("layer-wise evaluation", "host", _evaluation(facts, model, train, itemsize)),
@@ -223,10 +224,16 @@ def _resident_needs(resident: Resident, model: ModelOptions, row: int, itemsize:
     ]
 
 
-def _weight_needs(facts: GraphFacts, edges: int, itemsize: int) -> list[Need]:
-    """Blocks' weights, and what a layer makes of them; sums of float64 for every vertex of the graph."""
+def _weight_needs(facts: GraphFacts, edges: int, model: ModelOptions, itemsize: int) -> list[Need]:
+    """Blocks' weights, and what a layer makes of them; sums of float64 for every vertex of the graph.
+
+    A layer holds a weight as a value, and its product with its own weights; if these are not static, also gradients.
+    """
+    layer = model.example_layer
+    own = layer.num_weights if isinstance(layer, Layer) else 1
+    values = 1 + own * (2 if isinstance(layer, Layer) and layer.traits.kind != "static" else 1)
     return [
-        Need(f"weights of {edges:,} edges", "device", (4 + 2 * itemsize) * edges),
+        Need(f"weights of {edges:,} edges", "device", (4 + values * itemsize) * edges),
         Need("sums of edge weights", "host", 8 * facts.num_edges + 17 * facts.num_nodes),
     ]
 

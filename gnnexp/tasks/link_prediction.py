@@ -39,7 +39,7 @@ _OF_RANKS, _OVER_NEGATIVES = (1, 3, 10), (10, 20, 50, 100)
 _DISTMULT = "task.decoder._target_=gnnexp.tasks.decoders.DistMult"
 _FIX = (
     "choose one with links: dataset=ogb dataset.name=ogbl-ddi, dataset=fb15k_237; or hold some out: "
-    "dataset.link_split={val:0.05,test:0.1} of dataset=edge_list and rmat"
+    "set dataset.link_split={val:0.05,test:0.1}"
 )
 
 

@@ -105,6 +105,7 @@ REFUSED: dict[str, tuple[Callable[[], Graph], tuple[str, ...], str]] = {
     "mlp": (nasty_graph, ("model=mlp",), "has layers without a twin(.|\n)*sage .*gcn .*gat"),
     "sage with weights": (weighted_graph, ("model=sage",), "multiplies messages with edge weights"),
     "gin with weights": (weighted_graph, ("model=gin",), "multiplies messages with edge weights"),
+    "gat with weights": (weighted_graph, ("model=gat",), "multiplies messages with edge weights"),
     "degrees of blocks": (nasty_graph, ("model=gcn", "model.degrees=block"), "degrees of blocks"),
     "norm by vertex": (typed_graph, ("model=rgcn", "model.norm_by=vertex"), "divides by all in-edges"),
     "uneven blocks": (

@@ -18,6 +18,7 @@ from gnnexp.feature_stores.base import FeatureStoreOptions
 from gnnexp.feature_stores.local import LocalOptions
 from gnnexp.feature_stores.partitioned import PartitionedOptions
 from gnnexp.feature_stores.sliced import SlicedOptions
+from gnnexp.feature_stores.static_cache import StaticCacheOptions
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.testing.exactness import parts
@@ -28,7 +29,10 @@ CACHES: dict[str, dict[str, Any] | None] = {
     "none": None,
     "static": {"_target_": STATIC, "capacity": 0.3},
     "static_owned": {"_target_": STATIC, "capacity": 7, "policy": "frequency", "of": "owned"},
+    "static_foreign": {"_target_": STATIC, "capacity": 7, "policy": "frequency", "of": "foreign"},
     "static_nothing": {"_target_": STATIC, "capacity": "1B"},
+    "static_zero": {"_target_": STATIC, "capacity": 0, "of": "foreign"},
+    "sharded_zero": {"_target_": SHARDED, "capacity": 0.0},
     "sharded": {"_target_": SHARDED, "capacity": 9, "policy": "frequency"},
     "sharded_alone": {"_target_": SHARDED, "capacity": "300B", "policy": "id", "clique": 1},
     "everything": {"_target_": SHARDED, "capacity": 1.0},
@@ -89,7 +93,7 @@ def check_counts(store: str, cache: str, size: int, total: int, counts: dict[str
     kind = "sharded" if cache == "everything" else cache.partition("_")[0]
     assert set(found) == {"host"} | ORIGINS[kind] | ({"remote"} if store == "partitioned" else set())
     assert sum(found.values()) == total
-    if cache in ("none", "static_nothing"):
+    if cache in ("none", "static_nothing", "static_zero", "sharded_zero") or (cache == "static_foreign" and size == 1):
         assert hits_of(counts) == 0
     elif cache == "everything":
         assert hits_of(counts) == total
@@ -101,7 +105,7 @@ def check_counts(store: str, cache: str, size: int, total: int, counts: dict[str
     if store == "partitioned" and cache != "everything":
         assert found["remote"] > 0
     if kind == "sharded":
-        assert (found["peer"] > 0) == (cache != "sharded_alone")
+        assert (found["peer"] > 0) == (cache not in ("sharded_alone", "sharded_zero"))
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
@@ -122,6 +126,53 @@ def test_partitioned_rows_that_nobody_else_owns_cost_two_rounds_and_their_bytes(
     foreign = sum(count for count, _, _ in results)
     assert all(rounds == 2 for _, _, rounds in results)
     assert sum(sent for _, sent, _ in results) == foreign * (8 + 13 * 4)
+
+
+@pytest.mark.parametrize("of", ["all", "owned", "foreign"])
+@pytest.mark.parametrize("capacity", [0, 7, 0.25, "520B", 1.0])
+def test_hits_misses_and_bytes_follow_from_what_is_cached(ranks, capacity, of):
+    """Reads of cached ids are hits; of the others, own ones come from the host and foreign ones over the network."""
+    reads = ranks(3).run(_cached_traffic, capacity, of)
+    asked = 0
+    for rank, (counts, cached, _, rounds) in enumerate(reads):
+        owner, ids = parts(graph_of(), 3).node_owner, torch.cat(reads_of(rank, 60)).long()
+        own, hit = owner[ids] == rank, torch.isin(ids, cached)
+        allowed = {"all": owner >= 0, "owned": owner == rank, "foreign": owner != rank}[of]
+        wanted = {0: 0, 7: 7, 0.25: 15, "520B": 10, 1.0: 60}[capacity]
+        assert cached.numel() == min(wanted, int(allowed.sum())) and allowed[cached].all()
+        remote = int((~own & ~hit).sum())
+        assert counts == {
+            "features_loaded_local": int(hit.sum()),
+            "features_loaded_host": int((own & ~hit).sum()),
+            "features_loaded_remote": remote,
+            "tier/h2d_bytes": int((~hit).sum()) * 13 * 4,
+        }
+        if of == "foreign":
+            assert counts["features_loaded_host"] == int(own.sum()), "own rows are not cached"
+        if of == "foreign" and capacity == 1.0:
+            assert remote == 0
+        asked += sum(
+            (8 if read.dtype == torch.int64 else 4)
+            * int(((owner[read.long()] != rank) & ~torch.isin(read, cached)).sum())
+            for read in reads_of(rank, 60)
+        )
+        assert rounds == 2 * len(reads_of(rank, 60))
+    assert sum(sent for _, _, sent, _ in reads) == asked + 13 * 4 * sum(
+        counts["features_loaded_remote"] for counts, *_ in reads
+    )
+
+
+def _cached_traffic(capacity: Any, of: Any) -> tuple[dict[str, int], torch.Tensor, int, int]:
+    graph, comm = graph_of(), Communicator(read_environment(), PhaseTimer(), CPU)
+    store = PartitionedOptions(cache=StaticCacheOptions(capacity, "frequency", of=of)).make()
+    store.setup(shard_of(graph, comm.rank, comm.size), torch.float32, CPU, comm)
+    comm.ledger.take()
+    for ids in reads_of(comm.rank, graph.num_nodes):
+        store.read(ids)
+    traffic = comm.ledger.take()["features"]
+    assert store.cache is not None
+    cached = torch.nonzero(store.cache.table() >= 0).flatten()
+    return store.take_counts(), cached, traffic.sent_bytes, traffic.rounds
 
 
 def _traffic() -> tuple[int, int, int]:

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from weighted import signed_graph
+from weighted import signed_graph, typed_signed_graph
 
+from gnnexp.api.pyg_twins import twin_of
 from gnnexp.errors import ConfigError
 from gnnexp.graph.block import Block
 from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.models import local
-from gnnexp.models.gat import GATOptions
+from gnnexp.models.gat import GATLayer, GATOptions
 from gnnexp.models.gcn import GCNOptions
 from gnnexp.models.gin import GINOptions
-from gnnexp.models.layer import Degrees, Layer
+from gnnexp.models.layer import Degrees, Destinations, Layer
 from gnnexp.models.model import Model, ModelOptions
-from gnnexp.models.rgcn import RGCNOptions
+from gnnexp.models.rgcn import BasisLayer, BlockDiagonalLayer, RGCNOptions
 from gnnexp.models.sage import SAGEOptions
+from gnnexp.models.sage_pool import SAGEPoolOptions
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.testing.graphs import typed_graph, weighted_graph
 
@@ -42,7 +45,11 @@ def single_loops() -> Graph:
 
 
 def block_of(graph: Graph) -> Block:
-    (block,) = Expansion(graph, BlockNeeds(), (-1,)).blocks(torch.arange(graph.num_nodes), (0,))
+    return block_for(graph, BlockNeeds())
+
+
+def block_for(graph: Graph, needs: BlockNeeds) -> Block:
+    (block,) = Expansion(graph, needs, (-1,)).blocks(torch.arange(graph.num_nodes), (0,))
     return block
 
 
@@ -120,6 +127,123 @@ def test_sage_and_gin_are_sums_over_weighted_edges(make, scaled: bool, dims: tup
     assert_same(local.preactivated_rows(gin, block, x, None), expected, parameters, parameters)
 
 
+def edges_with(graph: Graph, loops: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """`(src, dst, weight)` of all edges, and of a loop of weight 1 for every vertex after them."""
+    assert graph.edge_weights is not None
+    src, dst, weight = graph.indices.long(), graph.destinations().long(), graph.edge_weights.double()
+    if not loops:
+        return src, dst, weight
+    own = torch.arange(graph.num_nodes)
+    return torch.cat((src, own)), torch.cat((dst, own)), torch.cat((weight, torch.ones(graph.num_nodes).double()))
+
+
+@pytest.mark.parametrize("dims", [WIDE, NARROW], ids=["sums first", "projects first"])
+@pytest.mark.parametrize("kernel", ["numba", "torch", "dgl"])
+@pytest.mark.parametrize("loops", [True, False], ids=["loops", ""])
+def test_gat_is_that_of_dgl(kernel: str, dims: tuple[int, int], loops: bool) -> None:
+    """Parallel edges, self loops and weights below 0. The heads of an output layer are averaged."""
+    dgl = pytest.importorskip("dgl")
+    graph, options = signed_graph(), GATOptions(layers=1, out_heads=3, self_loops=loops, kernel=kernel)
+    layer, block = layer_of(options.make(), graph, dims), block_for(graph, options.needs)
+    assert isinstance(layer, GATLayer) and layer.bias is not None
+    src, dst, weight = edges_with(graph, loops)
+    conv = dgl.nn.pytorch.GATConv(*dims, 3, negative_slope=layer.slope, allow_zero_in_degree=True).double()
+    with torch.no_grad():
+        conv.fc.weight.copy_(layer.weight)
+        conv.attn_l.copy_(layer.src_attention)
+        conv.attn_r.copy_(layer.dst_attention)
+        conv.bias.zero_()
+    x = torch.randn(graph.num_nodes, dims[0], dtype=torch.float64, requires_grad=True)
+    rows = conv(dgl.graph((src, dst), num_nodes=graph.num_nodes), x, edge_weight=weight).mean(1)
+    assert_same(
+        local.preactivated_rows(layer, block, x, None),
+        rows,
+        [x, layer.weight],
+        [x, conv.fc.weight],
+    )
+    stages = local.edge_weights(layer, block, layer_keys(layer, x))
+    torch.testing.assert_close(
+        layer.mix(Destinations.of(block, stages[1]), layer.sum_projected(block, x, stages[0]), None), rows
+    )
+
+
+def layer_keys(layer: Layer, x: Tensor) -> tuple[Tensor, Tensor]:
+    keys = layer.keys(x)
+    assert keys is not None
+    return keys[0].contiguous(), keys[1].contiguous()
+
+
+def test_gat_without_weights_is_gat_with_weights_of_one() -> None:
+    graph, options = signed_graph(), GATOptions(layers=1, out_heads=3)
+    plain, ones = (replace(graph, edge_weights=held) for held in (None, torch.ones(graph.num_edges)))
+    x = torch.randn(graph.num_nodes, 7, dtype=torch.float64)
+    found, expected = (
+        local.preactivated_rows(layer_of(options.make(), it, WIDE), block_for(it, options.needs), x, None)
+        for it in (ones, plain)
+    )
+    assert torch.equal(found, expected)
+
+
+def counts_of(graph: Graph, norm_by: str) -> Tensor:
+    """`[E, 1]`: number of in-edges of the edge's destination, of its relation or of any."""
+    assert graph.edge_types is not None
+    kinds = graph.destinations().long() * 8 + (graph.edge_types.long() if norm_by == "relation" else 0)
+    return torch.bincount(kinds)[kinds].double().unsqueeze(1)
+
+
+def relational(graph: Graph, dims: tuple[int, int], **options: Any) -> tuple[Layer, Block]:
+    made = RGCNOptions(layers=1, **options)
+    return layer_of(made.make(), graph, dims), block_for(graph, made.needs)
+
+
+@pytest.mark.parametrize("dims", [(8, 20), (20, 4)], ids=["sums first", "projects first"])
+@pytest.mark.parametrize("kernel", ["numba", "torch"])
+@pytest.mark.parametrize("norm_by", ["relation", "vertex"])
+@pytest.mark.parametrize("decomposition", ["basis", "block"])
+def test_rgcn_is_that_of_dgl(decomposition: str, norm_by: str, kernel: str, dims: tuple[int, int]) -> None:
+    dgl, graph = pytest.importorskip("dgl"), typed_signed_graph()
+    layer, block = relational(graph, dims, decomposition=decomposition, norm_by=norm_by, bases=4, kernel=kernel)
+    assert isinstance(layer, BasisLayer | BlockDiagonalLayer) and graph.edge_types is not None
+    conv = dgl.nn.pytorch.RelGraphConv(*dims, 6, {"basis": "basis", "block": "bdd"}[decomposition], 4).double()
+    with torch.no_grad():
+        if isinstance(layer, BasisLayer):
+            conv.linear_r.coeff.copy_(layer.coefficients)
+            conv.linear_r.W.copy_(layer.weight.view(4, dims[1], dims[0]).transpose(1, 2))
+        else:
+            conv.linear_r.W.copy_(layer.weight.flatten(1))
+        conv.loop_weight.copy_(layer.self_weight.T)
+        conv.h_bias.zero_()
+    src, dst, weight = edges_with(graph, False)
+    x = torch.randn(graph.num_nodes, dims[0], dtype=torch.float64, requires_grad=True)
+    norm = weight.unsqueeze(1) / counts_of(graph, norm_by)
+    assert_same(
+        local.preactivated_rows(layer, block, x, None),
+        conv(dgl.graph((src, dst), num_nodes=graph.num_nodes), x, graph.edge_types.long(), norm),
+        [x],
+        [x],
+    )
+
+
+@pytest.mark.parametrize("decomposition", ["basis", "block"])
+def test_rgcn_is_that_of_pyg_with_weighted_messages(decomposition: str) -> None:
+    """PyG's layers multiply messages with `edge_weight`, and then take means over the number of edges."""
+    pyg, graph, dims = pytest.importorskip("torch_geometric.nn"), typed_signed_graph(), (8, 12)
+    layer, block = relational(graph, dims, decomposition=decomposition, bases=4)
+    src, dst, weight = edges_with(graph, False)
+
+    class Weighted(pyg.FastRGCNConv):  # type: ignore[misc]
+        def message(self, x_j: Tensor, edge_type: Tensor, edge_index_j: Tensor) -> Tensor:
+            return super().message(x_j, edge_type, edge_index_j) * weight.unsqueeze(1)  # type: ignore[no-any-return]
+
+    twin = twin_of(layer, weighted=False)
+    conv = Weighted(*dims, 6, **{"num_bases" if decomposition == "basis" else "num_blocks": 4}).double()
+    conv.load_state_dict(dict(twin.values))
+    x = torch.randn(graph.num_nodes, dims[0], dtype=torch.float64, requires_grad=True)
+    assert graph.edge_types is not None
+    expected = conv(x, torch.stack((src, dst)), graph.edge_types.long())
+    assert_same(local.preactivated_rows(layer, block, x, None), expected, [x], [x])
+
+
 @pytest.mark.parametrize("kernel", ["numba", "torch"])
 @pytest.mark.parametrize(
     "model",
@@ -145,11 +269,9 @@ def test_scale_multiplies_messages_and_nothing_else(model, kernel: str) -> None:
     assert (once - alone).abs().max() > 0.1
 
 
-@pytest.mark.parametrize("kind", [GATOptions, RGCNOptions])
-def test_others_refuse_weights(kind: type[ModelOptions]) -> None:
-    graph = replace(typed_graph(), edge_weights=torch.ones(typed_graph().num_edges))
+def test_others_refuse_weights() -> None:
     with pytest.raises(ConfigError, match="no formula for edge weights") as refused:
-        layer_of(kind(layers=1).make(), graph, (8, 8))  # type: ignore[call-arg]
+        layer_of(SAGEPoolOptions(layers=1).make(), weighted_graph(), (8, 8))
     assert "dataset.weights=false" in str(refused.value)
 
 

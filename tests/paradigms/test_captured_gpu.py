@@ -75,11 +75,14 @@ def test_one_rank(model, way):
 
 
 @emulated
-@pytest.mark.parametrize("make", [weighted_graph, half_without_in_edges])
+@pytest.mark.parametrize(
+    ("model", "make"),
+    [("gcn", weighted_graph), ("gcn", half_without_in_edges), ("gat_residual", weighted_graph)],
+)
 @pytest.mark.parametrize("way", ["communicate", "coupled"])
-def test_weights_of_edges_and_vertices_without_edges(way, make):
-    """Weights are computed once, before the capture."""
-    assert_same(*(trained(captured_config("gcn", WAYS[way], captured=on), make=make) for on in (False, True)))
+def test_weights_of_edges_and_vertices_without_edges(way, model, make):
+    """Static weights are computed once, before the capture."""
+    assert_same(*(trained(captured_config(model, WAYS[way], captured=on), make=make) for on in (False, True)))
 
 
 @emulated

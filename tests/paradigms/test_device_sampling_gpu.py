@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from links_config import config_of, plain_links
+from weighted import typed_signed_graph
 
 from gnnexp.experiment.build import experiment_of
 from gnnexp.graph.partition import Partition
@@ -17,7 +18,12 @@ from gnnexp.testing.steps import MODELS, Curve, run_steps
 from gnnexp.testing.ways import config_in
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")]
-GRAPHS = {"nasty": nasty_graph, "typed": typed_graph, "weighted": weighted_graph}
+GRAPHS = {
+    "nasty": nasty_graph,
+    "typed": typed_graph,
+    "weighted": weighted_graph,
+    "typed_weighted": typed_signed_graph,
+}
 KEYS = 2  # hops
 
 
@@ -38,6 +44,8 @@ def _config(way: str, model: dict[str, Any], size: int, device: str, **sampler: 
         ("data", "gat", 1, "nasty", {}),
         ("data", "sage", 2, "weighted", {"fanouts": [-1, 3], "key": "micro"}),
         ("data", "rgcn", 1, "typed", {"fanouts": [100, 2]}),
+        ("data", "rgcn", 2, "typed_weighted", {}),
+        ("aggregates", "gat", 2, "weighted", {}),
         ("projections", "gat", 2, "nasty", {}),
         ("aggregates", "gcn", 2, "weighted", {"fanouts": [3, -1]}),
     ],

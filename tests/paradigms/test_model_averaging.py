@@ -134,10 +134,12 @@ def test_one_part_is_training_on_one_worker(model):
     assert found.exact
 
 
-@pytest.mark.parametrize("model", ["gcn", pytest.param("sage", marks=pytest.mark.slow), "gin"])
+@pytest.mark.parametrize(
+    "model", ["gcn", "gat", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sage", "gin", *RGCN))]
+)
 def test_parts_have_weights(ranks, model):
     config = averaging(model)
-    serial = run_steps(small_config(config["model"], train={"batch_size": 40}), graph_of(weighted=True), 8)
+    serial = run_steps(small_config(config["model"], train={"batch_size": 40}), graph_of(is_typed(config), True), 8)
     steps = [step for epoch in trained(config, 1, 4, weighted=True).losses for step in epoch]
     assert [loss for loss, _ in steps] == pytest.approx([loss for loss, _ in serial.losses], rel=1e-12)
     alone = trained(config, PARTS, 2, weighted=True)

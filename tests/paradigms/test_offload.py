@@ -313,8 +313,10 @@ def test_the_device_tier_stays_in_its_budget(ranks, size, model, way):
     ("way", "model"),
     combinations(
         ["both", "both_raw", "base_outputs"],
-        ["gcn", "sage", "gin"],
-        quick=lambda *case: case in (("both", "gcn"), ("both_raw", "sage"), ("base_outputs", "gin")),
+        ["gcn", "sage", "gin", "gat"],
+        quick=lambda *case: (
+            case in (("both", "gcn"), ("both_raw", "sage"), ("base_outputs", "gin"), ("base_outputs", "gat"))
+        ),
     ),
 )
 def test_weights_are_a_part_of_the_budget(ranks, model, way):

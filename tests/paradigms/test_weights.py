@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import tempfile
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from combinations import combinations
-from weighted import SCALING, remembered, signed_graph
+from experiments import assembled, experiment_in, planned
+from weighted import SCALING, remembered, signed_graph, typed_signed_graph
 
+from gnnexp.comm.environment import read_environment
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.check import graph_problems
 from gnnexp.experiment.seen import facts_of
-from gnnexp.testing.exactness import assert_exact, compare
+from gnnexp.graph.graph import Graph
+from gnnexp.testing.exactness import assert_exact, compare, parts
 from gnnexp.testing.graphs import nasty_graph, typed_graph, weighted_graph
 from gnnexp.testing.steps import MODELS, small_config
 from gnnexp.testing.ways import MINI_BATCH, WAYS, assert_exact_in, config_in, placed, way_problems
+from gnnexp.training.assemble import Artifacts
+from gnnexp.training.train import probe_memory
 
 TAKING = ("gcn", "sage", "gin")
 RGCN = {"_target_": "gnnexp.models.rgcn.RGCNOptions", "bases": 2}
@@ -44,6 +52,48 @@ def test_weights_are_exact(ranks, way: str, model: str) -> None:
     assert_exact_in(ranks, way, MODELS[model], steps=4, make=weighted_graph)
 
 
+HEADS = {**MODELS["gat"], "residual": True, "out_heads": 2}
+NOT_STATIC = {
+    "gat": (MODELS["gat"], signed_graph),
+    "gat_heads": ({**HEADS, "self_loops": False, "norm": True}, signed_graph),
+    "basis": (RGCN, typed_signed_graph),
+    "basis_residual": ({**RGCN, "norm_by": "vertex", "residual": True, "layers": 2}, typed_signed_graph),
+    "block": (BLOCK_DIAGONAL, typed_signed_graph),
+}
+PLACED = {1: "random", 2: "skewed", 3: "random", 4: "empty"}
+
+
+def _not_static(way: str, model: str, size: int) -> bool:
+    """Every way once, mostly with attention; every kind of way with relations."""
+    of_relations = {"split": "block", "vertex_cut": "basis", "coupled": "block", "offload": "basis_residual"}
+    of_relations |= {"aggregates": "basis", "communicate": "block"}
+    place = PLACES[way]
+    return (size, model) == (2 + place % 3, ("gat", "gat_heads")[place % 2]) or (
+        size == 4 - place % 3 and of_relations.get(way) == model
+    )
+
+
+@pytest.mark.parametrize(("way", "model", "size"), combinations(WAYS, NOT_STATIC, PLACED, quick=_not_static))
+def test_weights_of_attention_and_relations_are_exact(ranks, way: str, model: str, size: int) -> None:
+    """Weights from -1 to 1, some 0, over skewed and empty parts."""
+    options, make = NOT_STATIC[model]
+    assert_exact_in(ranks, way, options, size, steps=4, kind=PLACED[size], make=make)
+
+
+@pytest.mark.parametrize(
+    ("way", "model", "kernel"),
+    combinations(
+        ["data", "vertex_cut", "offload"],
+        ["gat", "basis", "block"],
+        ["torch", "dgl"],
+        quick=lambda *case: case in (("data", "gat", "dgl"), ("offload", "gat", "torch"), ("data", "block", "torch")),
+    ),
+)
+def test_other_kernels_weigh_attention_and_relations(ranks, way: str, model: str, kernel: str) -> None:
+    options, make = NOT_STATIC[model]
+    assert_exact_in(ranks, way, {**options, "kernel": kernel}, 2, steps=4, make=make)
+
+
 @pytest.mark.parametrize(
     ("way", "size"),
     combinations(
@@ -66,12 +116,30 @@ def test_the_decoupled_twin_weighs_its_propagations(ranks, model: str, pipeline:
     assert_exact(ranks, 3, weighted_graph, config, 1e-10, steps=4, serial_paradigm=decoupled)
 
 
+@pytest.mark.parametrize(
+    ("model", "work", "pipeline"),
+    combinations(
+        ["gat", "basis"],
+        ["shared", "replicated"],
+        [False, True],
+        quick=lambda *case: case in (("gat", "shared", True), ("basis", "shared", False)),
+    ),
+)
+def test_the_twin_weighs_attention_and_relations(ranks, model: str, work: str, pipeline: bool) -> None:
+    decoupled = {"_target_": WAYS["coupled"][0]["_target_"], "mode": "decoupled"}
+    options, make = NOT_STATIC[model]
+    config = config_in("coupled", options, hardware={"workers": 3})
+    config["paradigm"] = {**decoupled, "chunks": 5, "pipeline": pipeline, "attention_work": work}
+    assert_exact(ranks, 3, make, config, 1e-10, steps=4, serial_paradigm=decoupled)
+
+
 @pytest.mark.parametrize("sampler", [{}, SCALING], ids=["", "scaled"])
-@pytest.mark.parametrize("model", ["gcn", "sage"])
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat_heads", "block"])
 def test_a_partitioned_topology_sends_weights(ranks, model: str, sampler: dict[str, Any]) -> None:
-    config = config_in("data", MODELS[model], sampler={**sampler, "topology": "partitioned"}, hardware={"workers": 3})
+    options, make = NOT_STATIC[model] if model in NOT_STATIC else (MODELS[model], weighted_graph)
+    config = config_in("data", options, sampler={**sampler, "topology": "partitioned"}, hardware={"workers": 3})
     config["paradigm"] = {**config["paradigm"], "assign": "owner"}
-    assert_exact(ranks, 3, weighted_graph, config, 1e-10, steps=4, partition=placed("split", weighted_graph(), 3))
+    assert_exact(ranks, 3, make, config, 1e-10, steps=4, partition=placed("split", make(), 3))
 
 
 SCALED = [
@@ -160,6 +228,43 @@ def test_decoupled_layers_are_not_seen() -> None:
     assert [problem.key for problem in way_problems(config)] == ["model"]
 
 
+def dense_graph(typed: bool) -> Graph:
+    """Edges take most of a chunk's memory."""
+    graph = nasty_graph(200, 20000, 8, 8, typed=typed)
+    return replace(graph, edge_weights=torch.linspace(-1, 1, graph.num_edges))
+
+
+@pytest.mark.parametrize(
+    ("way", "model", "heads"),
+    combinations(
+        ["communicate", "coupled", "offload_projected"],
+        ["gat", "basis"],
+        [2, 8],
+        quick=lambda way, model, heads: heads == (8 if model == "gat" else 2) and (way != "coupled" or model == "gat"),
+    ),
+)
+def test_weights_that_are_not_static_stay_in_the_budget(ranks, way: str, model: str, heads: int) -> None:
+    """Chunks with weights, products and gradients fit into the smallest budget that is named."""
+    kind = {"heads": heads, "attention_dropout": 0.3} if model == "gat" else {"bases": heads}
+    config = config_in(way, {**NOT_STATIC[model][0], "hidden": 8, **kind}, train={"dtype": "float32"})
+    config["paradigm"] = {**config["paradigm"], "chunks": None, "device_memory": 1}
+    (problem,) = planned(experiment_in(config), dense_graph(model != "gat")).problems
+    budget = int(problem.fix.split("=")[1].split()[0])
+    for factor in (1, 3):
+        config["paradigm"]["device_memory"] = factor * budget
+        (peak,) = ranks(1).run(_peak, config, model != "gat")
+        assert 0 < peak <= factor * budget
+
+
+def _peak(config: dict[str, Any], typed: bool) -> int:
+    graph = dense_graph(typed)
+    with tempfile.TemporaryDirectory() as folder:
+        job, _ = assembled(config, Artifacts(graph, parts(graph, 1)), Path(folder), read_environment())
+        peak = probe_memory(job)["device_peak_bytes"]
+        job.comm.release()
+    return int(peak)
+
+
 def refused(model: dict[str, Any], **changes: Any) -> list[str]:
     config = small_config(model)
     config.update(changes)
@@ -169,10 +274,10 @@ def refused(model: dict[str, Any], **changes: Any) -> list[str]:
 
 
 def test_what_has_no_formula_refuses_the_graph_before_work_starts() -> None:
-    assert refused(MODELS["gat"]) == ["model"]
     assert refused({"_target_": "gnnexp.models.sage_pool.SAGEPoolOptions"}) == ["model"]
     assert refused({**MODELS["gcn"], "degrees": "block"}) == ["model.degrees"]
-    assert refused(MODELS["gcn"]) == refused(MODELS["sage"]) == []
+    assert refused(MODELS["gcn"]) == refused(MODELS["sage"]) == refused(MODELS["gat"]) == []
+    assert refused(RGCN, graph=typed_signed_graph()) == refused(BLOCK_DIAGONAL, graph=typed_signed_graph()) == []
     for paradigm in ("dgl_reference.DGLReference", "dgl_full_graph.DGLFullGraph"):
         assert refused(MODELS["sage"], paradigm={"_target_": f"gnnexp.paradigms.{paradigm}"}) == ["dataset"]
 

@@ -18,7 +18,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("model", ["gcn", "sage"])
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
 def test_weights_are_those_of_the_cpu(ranks: RankPools, way: str, model: str) -> None:
     found = train_on_gpu(ranks, GpuCase(2, model, way, weighted=True), steps=3)
     assert not found.problems

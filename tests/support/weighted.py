@@ -20,7 +20,7 @@ from gnnexp.paradigms.vertex_parallel import VertexParallel
 from gnnexp.paradigms.vertices.vertex_cut import VertexCutTrainer
 from gnnexp.samplers.fused import FusedOptions, FusedSampler
 from gnnexp.samplers.layerwise import LayerSampler, Neighbours
-from gnnexp.testing.graphs import weighted_graph
+from gnnexp.testing.graphs import typed_graph, weighted_graph
 from gnnexp.testing.steps import run_steps
 
 SCALING = {"_target_": "weighted.ScalingOptions", "fanouts": [4, 3]}
@@ -31,6 +31,14 @@ def signed_graph() -> Graph:
     graph = weighted_graph()
     assert graph.edge_weights is not None
     return replace(graph, edge_weights=graph.edge_weights - 1)
+
+
+def typed_signed_graph() -> Graph:
+    """`typed_graph` with weights from -1 to 1; a tenth of them, and those into vertex 5, are 0."""
+    graph = typed_graph()
+    weights = torch.rand(graph.num_edges, generator=torch.Generator().manual_seed(8)) * 2 - 1
+    weights[::10] = 0
+    return replace(graph, edge_weights=weights.masked_fill(graph.destinations() == 5, 0))
 
 
 class ScalingSampler(FusedSampler):

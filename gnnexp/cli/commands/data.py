@@ -83,7 +83,7 @@ def _whole(guess: FormatGuess, chosen: Sequence[str], folder: Path, options: arg
         **asdict(facts),
         "names": asdict(names),
         "notes": list(graph.notes),
-        "surprises": [*surprises(facts), *_without_weights(graph, facts)],
+        "surprises": surprises(facts),
         "may_be_classes": dict(guess.classes),
         **_to_run([*chosen, *_known(_advised(graph, facts), chosen), *_merging(facts, chosen)]),
     }
@@ -149,7 +149,7 @@ def _advised(graph: Graph, facts: Facts) -> list[str]:
     """Further overrides with which the graph can be trained on."""
     lines = []
     if facts.relations > 1:
-        lines += ["model=rgcn", *(["dataset.weight=null"] if _without_weights(graph, facts) else [])]
+        lines.append("model=rgcn")
     if graph.labels is None and not graph.links:
         lines += ["task=link_prediction", "dataset.link_split={val:0.05,test:0.1}"]
     elif graph.labels is None:
@@ -168,13 +168,6 @@ def _merging(facts: Facts, chosen: Sequence[str]) -> list[str]:
     dataset = compose(chosen).config["dataset"]
     needed = facts.different_weights and (dataset.get("duplicates"), dataset.get("merge_weights")) == ("merge", "error")
     return ["dataset.merge_weights=sum"] if needed else []
-
-
-def _without_weights(graph: Graph, facts: Facts) -> list[str]:
-    """Why the command leaves the weights of edges out; empty if it does not."""
-    if facts.relations == 1 or graph.edge_weights is None:
-        return []
-    return ["model=rgcn, for several relations, takes no weights of edges: the command has dataset.weight=null"]
 
 
 def surprises(facts: Facts) -> list[str]:

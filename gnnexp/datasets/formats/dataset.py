@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gnnexp.datasets.base import check_memory, checked
 from gnnexp.datasets.formats.foreign import ForeignEdges, ForeignGraph
-from gnnexp.datasets.options import GraphOptions, check_inverse_relations
+from gnnexp.datasets.options import GraphOptions, check_inverse_relations, own_links
 from gnnexp.datasets.reading.features import Sparse, feature_rows, one_hot_columns
 from gnnexp.datasets.reading.names import GraphNames, ids_file
 from gnnexp.datasets.splits.given import without_known
@@ -110,14 +110,7 @@ def graph_of(foreign: ForeignGraph, rules: ForeignOptions, name: str) -> tuple[G
         links={split: torch.from_numpy(pairs) for split, pairs in foreign.links.items()},
     )
     if rules.link_split is not None and foreign.links:
-        raise DataError(
-            Problem(
-                "dataset.link_split",
-                dict(rules.link_split),
-                "the file has links of its own",
-                "set dataset.link_split=null",
-            )
-        )
+        raise DataError(own_links(rules.link_split))
     reverses = (
         NO_REVERSES if not rules.symmetrize else len(foreign.edges) if _has_inverses(foreign, rules) else SAME_TYPE
     )

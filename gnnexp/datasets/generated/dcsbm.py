@@ -13,6 +13,7 @@ import numpy as np
 from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.generated.shapes import SizeOptions
 from gnnexp.datasets.generated.synthetic import DrawOptions, EdgeModel, Generator, local_window
+from gnnexp.datasets.options import LinkOptions
 from gnnexp.datasets.splits.split import check_fractions
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.graph import Graph
@@ -22,7 +23,7 @@ _NOTE = "synthetic: the label is the community that edges and features follow"
 
 
 @dataclass(kw_only=True, eq=False)
-class Dcsbm(SizeOptions, DrawOptions, Dataset):
+class Dcsbm(SizeOptions, DrawOptions, LinkOptions, Dataset):
     """Communities with power-law degrees. The class of a vertex is its community modulo C.
 
     A share `locality` of the edges joins vertices that are near each other on a ring inside their community: these
@@ -36,6 +37,8 @@ class Dcsbm(SizeOptions, DrawOptions, Dataset):
         homophily: share of the degree-driven edges that stay in their community.
         skew: degrees follow a power law with exponent 1 + skew / (skew - 1): 3.0 for 2, 2.5 for 3; 1 = no skew.
         max_degree_ratio: largest expected degree, divided by the mean degree.
+        link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.splits.held_out`), or null. With
+            it, the graph is made in memory.
     """
 
     name: str = "dcsbm"
@@ -48,6 +51,7 @@ class Dcsbm(SizeOptions, DrawOptions, Dataset):
 
     def __post_init__(self) -> None:
         check_fractions(train=self.train, val=self.val, test=self.test)
+        self.check_links()
         most = self.sizes.num_nodes // 8
         rules = (
             ("communities", self._num_communities, self.sizes.num_classes, most),
@@ -76,11 +80,11 @@ class Dcsbm(SizeOptions, DrawOptions, Dataset):
 
     def load(self) -> Graph:
         """See `Generator.load`."""
-        return self.generator().load()
+        return self.with_links(self.generator().load(), symmetrize=True)
 
-    def generate(self, folder: Path) -> Graph:
+    def generate(self, folder: Path) -> Graph | None:
         """See `Generator.write`."""
-        return self.generator().write(folder)
+        return self.generator().write(folder) if self.link_split is None else None
 
     def generator(self) -> Generator:
         """What makes the graph, with the tables of the block model."""

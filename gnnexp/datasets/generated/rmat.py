@@ -11,7 +11,7 @@ import numpy as np
 from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.generated.shapes import SizeOptions
 from gnnexp.datasets.generated.synthetic import DrawOptions, EdgeModel, Generator, local_window
-from gnnexp.datasets.splits.held_out import SAME_TYPE, LinkSplit, check_link_split, hold_out
+from gnnexp.datasets.options import LinkOptions
 from gnnexp.datasets.splits.split import check_fractions
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.graph import Graph
@@ -21,7 +21,7 @@ _NOTE = "synthetic: the label is a stretch of the latent order that local edges 
 
 
 @dataclass(kw_only=True, eq=False)
-class Rmat(SizeOptions, DrawOptions, Dataset):
+class Rmat(SizeOptions, DrawOptions, LinkOptions, Dataset):
     """Recursive quadrants. The latent order is divided into C equal ranges, and the range of a vertex is its class.
 
     R-MAT itself has only few more edges inside a range than between ranges. A share `locality` of the edges joins
@@ -49,12 +49,11 @@ class Rmat(SizeOptions, DrawOptions, Dataset):
     locality: float = 0.5
     relations: int | None = None
     inverse_relations: bool = True
-    link_split: LinkSplit = None
     unkeyed: ClassVar[frozenset[str]] = frozenset({"buffer_bytes"})
 
     def __post_init__(self) -> None:
         check_fractions(train=self.train, val=self.val, test=self.test)
-        check_link_split(self.link_split)
+        self.check_links()
         shares = {key: getattr(self, key) for key in ("a", "b", "c", "locality", "label_noise")}
         problems = [
             Problem(f"dataset.{key}", share, "must be 0 to 1", f"set dataset.{key} within these bounds")
@@ -80,8 +79,8 @@ class Rmat(SizeOptions, DrawOptions, Dataset):
 
     def load(self) -> Graph:
         """See `Generator.load`."""
-        reverses = self.relations if self.relations and self.inverse_relations else SAME_TYPE
-        return hold_out(self.generator().load(), self.link_split, seed=self.seed, reverses=reverses)
+        inverses = self.relations if self.inverse_relations else None
+        return self.with_links(self.generator().load(), symmetrize=True, inverses=inverses)
 
     def generate(self, folder: Path) -> Graph | None:
         """See `Generator.write`."""

@@ -22,6 +22,7 @@ from gnnexp.datasets.base import (
     listed,
     where_to_put,
 )
+from gnnexp.datasets.options import LinkOptions
 from gnnexp.datasets.published.archives import name_override
 from gnnexp.datasets.reading.features import feature_rows, one_hot_columns
 from gnnexp.datasets.reading.npz import NpzFile, open_npy
@@ -63,7 +64,7 @@ _TYPES = {
 
 
 @dataclass(kw_only=True, eq=False)
-class Aminer(VerifiedDataset):
+class Aminer(LinkOptions, VerifiedDataset):
     """A typed graph in HeCo's form. Vertices of the labelled type come first: AMiner's papers, authors, references.
 
     Relations are the files of two letters, such as `pa.txt`, in the order of their names. In AMiner, relation 0 leads
@@ -80,6 +81,8 @@ class Aminer(VerifiedDataset):
         symmetrize: add the reverse of each edge. Without it AMiner's papers have no in-edges.
         inverse_relations: reverses have their own relations (2 and 3) instead of 0 and 1.
         verify: refuse files that differ from the published files in any byte. Otherwise the record says so.
+        link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.splits.held_out`), or null.
+        seed: seed of the draw of these links.
     """
 
     name: str = _DEFAULT
@@ -100,6 +103,7 @@ class Aminer(VerifiedDataset):
                     "set dataset.labelled_per_class=20",
                 )
             )
+        self.check_links()
         place = None if self.path is None else Path(self.path).expanduser()
         if place is not None and self.name == _DEFAULT and _relations(place):
             self.name = _name_of(place)
@@ -181,7 +185,9 @@ class Aminer(VerifiedDataset):
         edges = {name: ends for name, ends in zip(names, pairs, strict=True) if ends is not None}
         features = {letter: rows for letter, rows in rows_of_type.items() if rows is not None}
         sizes = _sizes(order, edges, labels.size, features, folder)
-        return checked(self._graph(labels, edges, sizes, features, folder, [ids for ids in splits if ids is not None]))
+        graph = self._graph(labels, edges, sizes, features, folder, [ids for ids in splits if ids is not None])
+        inverses = len(edges) if self.inverse_relations else None
+        return self.with_links(checked(graph), symmetrize=self.symmetrize, inverses=inverses, names=[*edges])
 
     def _graph(
         self,

@@ -12,6 +12,7 @@ import torch
 
 from gnnexp.components.packages import missing_package
 from gnnexp.datasets.base import Dataset, checked
+from gnnexp.datasets.options import LinkOptions
 from gnnexp.datasets.splits.split import check_fractions, given_split, random_split
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.graph.build import build_graph
@@ -19,7 +20,7 @@ from gnnexp.graph.graph import Graph, Splits
 
 
 @dataclass(kw_only=True, eq=False)
-class DglBuiltin(Dataset):
+class DglBuiltin(LinkOptions, Dataset):
     """The first graph of `dgl.data.<name>Dataset`, which must be homogeneous.
 
     Attributes:
@@ -29,7 +30,8 @@ class DglBuiltin(Dataset):
         self_loops: `keep`, `add` or `remove`.
         train: share of training vertices, if DGL has no masks.
         val: share of validation vertices, if DGL has no masks; the rest is test.
-        seed: seed of this split.
+        seed: seed of this split, and of held-out links.
+        link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.splits.held_out`), or null.
     """
 
     name: str = "Reddit"
@@ -38,10 +40,10 @@ class DglBuiltin(Dataset):
     self_loops: Literal["keep", "add", "remove"] = "remove"
     train: float = 0.6
     val: float = 0.2
-    seed: int = 0
 
     def __post_init__(self) -> None:
         check_fractions(train=self.train, val=self.val)
+        self.check_links(self.self_loops)
 
     @property
     def at_hand(self) -> bool:
@@ -70,7 +72,7 @@ class DglBuiltin(Dataset):
             labels = labels.float() if labels.dim() == 2 else labels.long()
         splits, drawn = self._splits(graph, labels)
         classes = 0 if labels is None else labels.shape[1] if labels.dim() == 2 else int(labels.max()) + 1
-        return checked(
+        graph = checked(
             Graph(
                 arrays.indptr,
                 arrays.indices,
@@ -82,6 +84,7 @@ class DglBuiltin(Dataset):
                 notes=(f"split drawn by gnnexp, seed {self.seed}",) if drawn else ("split of DGL's masks",),
             )
         )
+        return self.with_links(graph, symmetrize=self.symmetrize)
 
     def _open(self) -> Any:  # noqa: ANN401
         os.environ.setdefault("DGLBACKEND", "pytorch")

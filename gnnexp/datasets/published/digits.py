@@ -13,6 +13,7 @@ import torch
 
 from gnnexp.components.packages import missing_package
 from gnnexp.datasets.base import Dataset, labelled_graph
+from gnnexp.datasets.options import LinkOptions
 from gnnexp.datasets.splits.split import check_fractions, random_split
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.graph.build import build_graph
@@ -22,7 +23,7 @@ _NUM_IMAGES, _NUM_PIXELS, _NUM_CLASSES = 1797, 64, 10
 
 
 @dataclass(kw_only=True, eq=False)
-class Digits(Dataset):
+class Digits(LinkOptions, Dataset):
     """1,797 images of 8x8 pixels in 10 classes (Alpaydin & Kaynak, UCI 1998). Each is joined to its nearest images.
 
     Attributes:
@@ -32,7 +33,8 @@ class Digits(Dataset):
         self_loops: `remove` (an image is not its own neighbour) or `add`.
         train: share of training vertices.
         val: share of validation vertices; the rest is test.
-        seed: seed of the split.
+        seed: seed of the split, and of held-out links.
+        link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.splits.held_out`), or null.
     """
 
     @property
@@ -46,13 +48,13 @@ class Digits(Dataset):
     self_loops: Literal["remove", "add"] = "remove"
     train: float = 0.6
     val: float = 0.2
-    seed: int = 0
 
     def __post_init__(self) -> None:
         if not 1 <= self.neighbors < _NUM_IMAGES:
             allowed = f"1 to {_NUM_IMAGES - 1}"
             raise ConfigError(Problem("dataset.neighbors", self.neighbors, allowed, "set dataset.neighbors=10"))
         check_fractions(train=self.train, val=self.val)
+        self.check_links(self.self_loops)
 
     def sources(self) -> list[Path]:
         """The CSV file inside scikit-learn. The library is not imported, which would take a second."""
@@ -73,7 +75,8 @@ class Digits(Dataset):
         splits = random_split(_NUM_IMAGES, self.train, self.val, seed=self.seed)
         edges = build_graph(src, dst, _NUM_IMAGES, symmetrize=self.symmetrize, self_loops=self.self_loops)
         notes = [f"split drawn by gnnexp, seed {self.seed}"]
-        return labelled_graph(self, edges, labels, _NUM_CLASSES, splits, features, notes)
+        graph = labelled_graph(self, edges, labels, _NUM_CLASSES, splits, features, notes)
+        return self.with_links(graph, symmetrize=self.symmetrize)
 
     @staticmethod
     def _read(path: Path) -> tuple[np.ndarray, np.ndarray]:

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse
 
 from gnnexp.datasets.base import Dataset, labelled_graph
+from gnnexp.datasets.options import LinkOptions
 from gnnexp.datasets.published.archives import ArchiveFile, Archives
 from gnnexp.datasets.reading.features import Sparse, feature_rows, one_hot_columns
 from gnnexp.datasets.reading.matlab import SparseColumns, names_in_matlab, read_matlab
@@ -26,7 +27,7 @@ _VARIABLES = ("A", "local_info")
 
 
 @dataclass(kw_only=True, eq=False)
-class Fb100(ArchiveFile, Dataset):
+class Fb100(ArchiveFile, LinkOptions, Dataset):
     """One school. The label is gender - 1 (-1 = missing, 0 in the file). Features: one-hot codes of six other columns.
 
     Attributes:
@@ -38,7 +39,8 @@ class Fb100(ArchiveFile, Dataset):
         self_loops: `keep`, `add` or `remove`.
         train: share of training vertices among labelled vertices.
         val: share of validation vertices; the rest is test.
-        seed: seed of the split.
+        seed: seed of the split, and of held-out links.
+        link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.splits.held_out`), or null.
     """
 
     archives: ClassVar[Archives] = Archives(
@@ -49,10 +51,10 @@ class Fb100(ArchiveFile, Dataset):
     sparse: Sparse = "auto"
     train: float = 0.5
     val: float = 0.25
-    seed: int = 0
 
     def __post_init__(self) -> None:
         check_fractions(train=self.train, val=self.val)
+        self.check_links(self.self_loops)
         super().__post_init__()
 
     def load(self) -> Graph:
@@ -72,7 +74,8 @@ class Fb100(ArchiveFile, Dataset):
         edges = build_graph(
             coo.col, coo.row, labels.size, symmetrize=self.symmetrize, self_loops=self.self_loops, key=str(path)
         )
-        return labelled_graph(self, edges, labels, 2, splits, features, notes)
+        graph = labelled_graph(self, edges, labels, 2, splits, features, notes)
+        return self.with_links(graph, symmetrize=self.symmetrize)
 
 
 def _read(path: Path) -> tuple[scipy.sparse.csr_array, np.ndarray]:

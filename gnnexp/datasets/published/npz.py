@@ -12,6 +12,7 @@ import scipy.sparse.csgraph
 import torch
 
 from gnnexp.datasets.base import Dataset, class_count, labelled_graph
+from gnnexp.datasets.options import LinkOptions
 from gnnexp.datasets.published.archives import ArchiveFile, Archives
 from gnnexp.datasets.reading.features import Sparse, feature_rows
 from gnnexp.datasets.reading.npz import NpzFile
@@ -47,7 +48,7 @@ def _has(*forms: str) -> Callable[[Path], bool]:
 
 
 @dataclass(kw_only=True, eq=False)
-class GraphDataNpz(ArchiveFile, Dataset):
+class GraphDataNpz(ArchiveFile, LinkOptions, Dataset):
     """A GraphData archive: `adj_matrix`, `node_attr` (pickled CSR) and `node_label`.
 
     Archives of gnn-benchmark have the same in plain arrays: `adj_data`, `adj_indices`, `adj_indptr`, `adj_shape`, the
@@ -66,7 +67,8 @@ class GraphDataNpz(ArchiveFile, Dataset):
             graph, in no split.
         train: share of training vertices (`split=random`).
         val: share of validation vertices (`split=random`); the rest is test.
-        seed: seed of the split.
+        seed: seed of the split, and of held-out links.
+        link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.splits.held_out`), or null.
     """
 
     archives: ClassVar[Archives] = Archives(".npz", _has("GraphData", "gnn-benchmark"), "amazon-computers", _FILES)
@@ -77,10 +79,10 @@ class GraphDataNpz(ArchiveFile, Dataset):
     split: Literal["random", "shchur"] = "random"
     train: float = 0.6
     val: float = 0.2
-    seed: int = 0
 
     def __post_init__(self) -> None:
         check_fractions(train=self.train, val=self.val)
+        self.check_links(self.self_loops)
         super().__post_init__()
 
     def load(self) -> Graph:
@@ -100,7 +102,8 @@ class GraphDataNpz(ArchiveFile, Dataset):
         edges = build_graph(
             coo.row, coo.col, labels.size, symmetrize=self.symmetrize, self_loops=self.self_loops, key=str(path)
         )
-        return labelled_graph(self, edges, labels, num_classes, splits, rows, notes)
+        graph = labelled_graph(self, edges, labels, num_classes, splits, rows, notes)
+        return self.with_links(graph, symmetrize=self.symmetrize)
 
     def _rows(self, features: scipy.sparse.csr_array | None) -> torch.Tensor | SparseRows | None:
         return None if features is None else feature_rows(features, self.sparse, normalize=self.normalize_features)
@@ -167,7 +170,7 @@ def _check_rows(adjacency: tuple[int, ...], features: tuple[int, ...] | None, la
 
 
 @dataclass(kw_only=True, eq=False)
-class HeterophilousNpz(ArchiveFile, Dataset):
+class HeterophilousNpz(ArchiveFile, LinkOptions, Dataset):
     """A file with `node_features`, `node_labels`, `edges` (each undirected edge once) and masks of several splits.
 
     Attributes:
@@ -177,6 +180,8 @@ class HeterophilousNpz(ArchiveFile, Dataset):
         split_index: index of the published split, 0 to 9 in the published files.
         symmetrize: add the reverse of each edge.
         self_loops: `keep`, `add` or `remove`.
+        link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.splits.held_out`), or null.
+        seed: seed of the draw of these links.
     """
 
     archives: ClassVar[Archives] = Archives(".npz", _has("heterophilous"), "tolokers")
@@ -189,6 +194,7 @@ class HeterophilousNpz(ArchiveFile, Dataset):
             raise ConfigError(
                 Problem("dataset.split_index", self.split_index, "must be 0 or more", "set dataset.split_index=0")
             )
+        self.check_links(self.self_loops)
         super().__post_init__()
 
     def load(self) -> Graph:
@@ -222,7 +228,8 @@ class HeterophilousNpz(ArchiveFile, Dataset):
         )
         rows = torch.from_numpy(features.astype(np.float32, copy=False))
         notes = [f"published split {self.split_index} of {count}"]
-        return labelled_graph(self, arrays, labels.astype(np.int64), num_classes, splits, rows, notes)
+        graph = labelled_graph(self, arrays, labels.astype(np.int64), num_classes, splits, rows, notes)
+        return self.with_links(graph, symmetrize=self.symmetrize)
 
 
 def _check_arrays(

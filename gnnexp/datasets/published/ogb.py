@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from gnnexp.datasets.base import ROOT_VARIABLE, Dataset, checked, data_folder, listed, no_edges, require, where_to_put
+from gnnexp.datasets.options import LinkOptions, own_links
 from gnnexp.datasets.published.archives import name_override
 from gnnexp.datasets.published.links import SPLITS, link_files, read_links
 from gnnexp.datasets.published.lsc import is_lsc, lsc_files, read_lsc
@@ -31,11 +32,12 @@ from gnnexp.graph.sparse import SparseRows
 _DEFAULT, _NODES, _LINKS = "ogbn-arxiv", "ogbn-", "ogbl-"
 # Beginnings of names. Those of OGB-LSC are its folders'.
 _NAMES = (_NODES, _LINKS, "mag240m", "wikikg90m")
+_LINKED = (_LINKS, "wikikg90m")
 _RAW = ("edge.csv.gz", "data.npz", TYPES)
 
 
 @dataclass(kw_only=True, eq=False)
-class Ogb(Dataset):
+class Ogb(LinkOptions, Dataset):
     """A node-property dataset (`ogbn-*`, including ogbn-mag) or a link-property dataset (`ogbl-*`), whatever its name.
 
     MAG240M and WikiKG90M of OGB-LSC are read from the `.npy` files of their folders.
@@ -58,6 +60,9 @@ class Ogb(Dataset):
         inverse_relations: if there are several relations, the reverse of an edge of relation r has relation R + r.
         features_by_type: if there are several types of vertices, give each type its own columns (`features_by_type`).
         sparse: features by type as sparse rows (true), dense (false), or by their size (auto).
+        link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.splits.held_out`), or null.
+            Data sets with links of their own refuse it.
+        seed: seed of the draw of these links.
     """
 
     unkeyed: ClassVar[frozenset[str]] = frozenset({"path", "download"})
@@ -81,6 +86,9 @@ class Ogb(Dataset):
         if not self.name.lower().startswith(_NAMES):
             fix = "set dataset.name=ogbn-arxiv"
             raise ConfigError(Problem("dataset.name", self.name, f"a name that starts with {', '.join(_NAMES)}", fix))
+        if self.link_split is not None and self.name.startswith(_LINKED):
+            raise ConfigError(own_links(self.link_split))
+        self.check_links(self.self_loops)
 
     @classmethod
     def recognised(cls, place: Path) -> list[str] | None:
@@ -186,6 +194,9 @@ class Ogb(Dataset):
     def _with_known(self, graph: Graph, raw: OgbRaw) -> Graph:
         """The same graph, with a note on edges that give held-out links away: OGB's graph is the benchmark's."""
         count = raw.num_relations if raw.types is None else raw.types.num_relations
+        if self.link_split is not None:
+            inverses = count if self.inverse_relations else None
+            return self.with_links(graph, symmetrize=self.symmetrize, inverses=inverses)
         reverses = NO_REVERSES if not self.symmetrize else count if self.inverse_relations and count else SAME_TYPE
         return without_known(graph, reverses=reverses, remove=False, why="They stay, because OGB's graph is so")
 

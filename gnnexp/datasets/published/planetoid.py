@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse
 
 from gnnexp.datasets.base import VerifiedDataset, data_folder, existing_files, labelled_graph, where_to_put
+from gnnexp.datasets.options import LinkOptions
 from gnnexp.datasets.published.archives import name_override
 from gnnexp.datasets.reading.features import Sparse, feature_rows
 from gnnexp.datasets.reading.pickled import PickledDict
@@ -38,7 +39,7 @@ _NO_ALLY = (
 
 
 @dataclass(kw_only=True, eq=False)
-class Planetoid(VerifiedDataset):
+class Planetoid(LinkOptions, VerifiedDataset):
     """A planetoid dataset: `ind.<name>.{x,tx,allx,y,ty,ally,graph,test.index}` in one folder.
 
     Attributes:
@@ -52,7 +53,9 @@ class Planetoid(VerifiedDataset):
         symmetrize: add the reverse of each edge.
         self_loops: `keep`, `add` or `remove`.
         verify: refuse files that differ from the published files in any byte. Otherwise the record says so.
-        seed: seed of the only random draw: validation vertices of a dataset without published ones, such as NELL.
+        seed: seed of random draws: held-out links, and validation vertices of a dataset without published ones, such as
+            NELL.
+        link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.splits.held_out`), or null.
     """
 
     name: Literal["cora", "citeseer", "pubmed", "nell"] | str = _DEFAULT
@@ -63,9 +66,9 @@ class Planetoid(VerifiedDataset):
     symmetrize: bool = True
     self_loops: Literal["keep", "add", "remove"] = "remove"
     verify: bool = False
-    seed: int = 0
 
     def __post_init__(self) -> None:
+        self.check_links(self.self_loops)
         if self.path is not None and self.name == _DEFAULT:
             found = _meant(Path(self.path).expanduser())
             self.name = found[0] if len(found) == 1 else self.name
@@ -131,7 +134,8 @@ class Planetoid(VerifiedDataset):
         labels, splits = _labels(parts, num_nodes), self._splits(parts, num_nodes)
         arrays = build_graph(src, dst, num_nodes, symmetrize=self.symmetrize, self_loops=self.self_loops, key=key)
         notes = self._notes(parts, num_nodes)
-        return labelled_graph(self, arrays, labels, parts["y"].shape[1], splits, features, notes)
+        graph = labelled_graph(self, arrays, labels, parts["y"].shape[1], splits, features, notes)
+        return self.with_links(graph, symmetrize=self.symmetrize)
 
     def _features(self, parts: Mapping[str, Any], num_nodes: int) -> scipy.sparse.csr_array:
         known = parts["allx"] if "allx" in parts else parts["x"]

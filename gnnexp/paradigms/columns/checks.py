@@ -81,7 +81,8 @@ def column_problems(
     projects = None if order is None else projected_layers(layers, order, inputs, facts.num_nodes, ranks)
     widths = {"dataset classes": facts.num_classes} if projects is None else _split_widths(layers, projects)
     problems = [_too_few(what, width, experiment) for what, width in widths.items() if 0 < width < ranks]
-    cost = chunk_cost(layers, ranks, getattr(torch, experiment.train.dtype), projects, inputs)
+    dtype = getattr(torch, experiment.train.dtype)
+    cost = chunk_cost(layers, ranks, dtype, projects, inputs, weighted=facts.weighted)
     return [*problems, *chunking.data_problems(facts, [cost], model.needs.self_loops)]
 
 
@@ -100,7 +101,13 @@ def _split_widths(layers: Sequence[Layer], projects_first: Sequence[bool]) -> di
 
 
 def chunk_cost(
-    layers: Sequence[Layer], ranks: int, dtype: torch.dtype, projects_first: Sequence[bool] | None, inputs: Inputs
+    layers: Sequence[Layer],
+    ranks: int,
+    dtype: torch.dtype,
+    projects_first: Sequence[bool] | None,
+    inputs: Inputs,
+    *,
+    weighted: bool,
 ) -> ChunkCost:
     """Memory that a chunk takes, for the layer with the most columns per rank.
 
@@ -110,6 +117,7 @@ def chunk_cost(
         dtype: type of rows.
         projects_first: for each coupled layer, whether it aggregates projected rows; None for decoupled layers.
         inputs: what is known of the features.
+        weighted: whether edges have weights.
     """
     widths = [layers[-1].out_dim] if projects_first is None else []
     for index, (layer, projects) in enumerate(zip(layers, projects_first or (), strict=bool(projects_first))):
@@ -117,7 +125,10 @@ def chunk_cost(
         widths.append(layer.width if chosen else max(layer.in_dim, layer.width))
     width = -(-max(widths) // ranks)
     edge_columns = -(-max(layer.traits.edge_columns for layer in layers) // ranks)
-    return ChunkCost.of(width, width, max(layer.num_weights for layer in layers), dtype.itemsize, edge_columns)
+    num_weights = max(layer.num_weights for layer in layers)
+    cost = ChunkCost.of(width, width, num_weights, dtype.itemsize, edge_columns)
+    static = all(layer.traits.kind == "static" for layer in layers)
+    return cost.with_products(num_weights, dtype.itemsize) if weighted and not static else cost
 
 
 def _too_few(what: str, width: int, experiment: Experiment) -> Problem:

@@ -37,13 +37,13 @@ class LocalChunks:
     """
 
     def __init__(self, job: Job, blocks: Sequence[Block], chunking: Chunking) -> None:
-        self._job = job
+        self._job, self._weighted = job, job.graph.edge_weights is not None
         by_cost: dict[tuple[Block, ChunkCost | None], tuple[Chunk, ...]] = {}
         self.chunks: list[tuple[Chunk, ...]] = []
         for layer, block in zip(job.model.layers, blocks, strict=True):
             cost: ChunkCost | None = None  # a number of chunks is the same for all layers
             if chunking.budget is not None and isinstance(layer, Layer):
-                cost = cost_of(layer, job.dtype)
+                cost = cost_of(layer, job.dtype, weighted=self._weighted)
             if (block, cost) not in by_cost:
                 by_cost[block, cost] = chunking.chunks(block, cost)
             self.chunks.append(by_cost[block, cost])
@@ -56,7 +56,7 @@ class LocalChunks:
             if len(chunks) > 1
         ]
         dearest = [
-            cost_of(layer, self._job.dtype).bytes_of(chunk.block)
+            cost_of(layer, self._job.dtype, weighted=self._weighted).bytes_of(chunk.block)
             for layer, chunks in visited
             if isinstance(layer, Layer)
             for chunk in chunks
@@ -78,15 +78,17 @@ class LocalChunks:
         return in_chunks(work, dropped, None, chunks, self._job.tier, width=layer.out_dim, layer=index)
 
 
-def cost_of(layer: Layer, dtype: torch.dtype) -> ChunkCost:
+def cost_of(layer: Layer, dtype: torch.dtype, *, weighted: bool) -> ChunkCost:
     """Memory that a chunk of a layer takes: an upper bound, whether the layer projects or aggregates first."""
-    return ChunkCost.of(
+    cost = ChunkCost.of(
         layer.in_dim + layer.width,
         max(layer.in_dim * layer.num_weights, layer.width, layer.out_dim),
         layer.num_weights,
         dtype.itemsize,
         layer.traits.edge_columns,
     )
+    static = layer.traits.kind == "static"
+    return cost.with_products(layer.num_weights, dtype.itemsize) if weighted and not static else cost
 
 
 def chunk_problems(experiment: Experiment, facts: GraphFacts, chunking: Chunking) -> list[Problem]:
@@ -97,7 +99,8 @@ def chunk_problems(experiment: Experiment, facts: GraphFacts, chunking: Chunking
     layers = [layer for layer in layers_of(model, facts) if isinstance(layer, Layer)]
     if not layers:
         return []  # `check` refuses a budget
-    return chunking.data_problems(facts, [cost_of(layer, dtype) for layer in layers], model.needs.self_loops)
+    costs = [cost_of(layer, dtype, weighted=facts.weighted) for layer in layers]
+    return chunking.data_problems(facts, costs, model.needs.self_loops)
 
 
 def layers_of(model: ModelOptions, facts: GraphFacts) -> list[Layer | BlockLayer]:

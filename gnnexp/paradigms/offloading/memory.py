@@ -129,6 +129,8 @@ def _cost(work: LayerWork, index: int, size: int) -> ChunkCost | None:
     weights = 0 if type(layer).edge_weight is Layer.edge_weight else 3 * layer.num_weights * size
     if work.weighted:  # the weight as a value, its product with the source's weight, and sums in float64
         weights += 12 + 3 * size
+        if layer.traits.kind != "static" and layer.traits.edge_projection is None:  # products, and their gradients
+            weights += 2 * layer.num_weights * size
     if layer.traits.kind == "learned":  # counts of edges, and quotients
         weights += 2 * (layer.num_weights + 1) * size
     if layer.traits.edge_projection is not None:

@@ -100,6 +100,20 @@ def test_node_property_folder(arxiv: Path) -> None:
     assert [ids.tolist() for ids in (graph.splits.train, graph.splits.val, graph.splits.test)] == [[0, 3], [1], [4]]
 
 
+def test_links_may_be_held_out(arxiv: Path) -> None:
+    """Each edge is a link with its reverse. Splits and features of vertices stay."""
+    whole, graph = (
+        Ogb(name="ogbn-arxiv", path=str(arxiv), link_split=shares).load()
+        for shares in (None, {"val": 0.25, "test": 0.25})
+    )
+    assert [graph.links[name].shape[0] for name in ("train", "valid", "test")] == [1, 1, 1]
+    assert (whole.num_edges, graph.num_edges) == (6, 2) and not whole.links
+    held = torch.cat((graph.links["valid"], graph.links["test"])).tolist()
+    left = set(zip(graph.indices.tolist(), graph.destinations().tolist(), strict=True))
+    assert not left & {ends for u, v in held for ends in ((u, v), (v, u))}
+    assert torch.equal(graph.splits.train, whole.splits.train)
+
+
 def test_edge_features_and_multilabel(arxiv: Path) -> None:
     put(arxiv / "raw/edge-feat.csv.gz", "1,2\n3,4\n5,6\n7,8\n")
     put(arxiv / "raw/node-label.csv.gz", "1,0\n0,1\n1,1\n0,0\n1,0\n")
