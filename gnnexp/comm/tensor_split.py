@@ -1,7 +1,7 @@
 """Split and gather (NeutronTP, section 3.1): from whole rows of some vertices to some columns of all, and back.
 
 Both permute elements over the ranks, so each is the inverse and the transpose of the other. Nothing is padded: if rows
-or columns do not divide evenly, the ranks' sizes differ by one.
+or columns do not divide evenly, the ranks' sizes differ by one. If there are fewer than ranks, some ranks have none.
 """
 
 from __future__ import annotations
@@ -41,7 +41,12 @@ class ColumnLayout:
     @property
     def width(self) -> int:
         """Number of columns of this rank."""
-        return self.bounds[self.rank + 1] - self.bounds[self.rank]
+        return self.widths[self.rank]
+
+    @property
+    def widths(self) -> list[int]:
+        """Number of columns of each rank. It is 0 for some if there are fewer columns than ranks."""
+        return [stop - start for start, stop in pairwise(self.bounds)]
 
 
 def even_sizes(count: int, num_ranks: int) -> list[int]:
@@ -78,8 +83,7 @@ def to_rows(columns: Tensor, layout: ColumnLayout, comm: Communicator, tag: Tag)
     """Gather: from `[sum(rows), width]`, in rank order, to `[rows[rank], C]`; one round, no gradient."""
     if comm.size == 1:
         return columns
-    own = layout.rows[layout.rank]
-    widths = [stop - start for start, stop in pairwise(layout.bounds)]
+    own, widths = layout.rows[layout.rank], layout.widths
     pieces = torch.split_with_sizes(columns, list(layout.rows))
     arrived = comm.trade(pieces, [own * width for width in widths], tag)
     return torch.cat([part.reshape(own, width) for part, width in zip(arrived, widths, strict=True)], 1)

@@ -5,7 +5,8 @@
 `decoupled`: all dense updates, one split, all propagations, one gather (section 4.1). This changes the model. Training
 is exact with respect to the serial twin (models/decoupled.py).
 
-Dense updates take whole rows, so each rank finishes an even share of the vertices. Aggregations take columns.
+Dense updates take whole rows, so each rank finishes an even share of the vertices. Aggregations take columns. If there
+are fewer columns than ranks, some ranks aggregate nothing.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class TensorParallel(Paradigm):
         return None
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """Conflicts: needs contract layers, and at least one column for each rank."""
+        """Conflicts: needs contract layers."""
         own = coupled_problems(experiment) if self.mode == "coupled" else decoupled_problems(experiment, self.attention)
         if self.nn_device == "host":
             own += matmul_problems(experiment.train.matmul, "cpu")

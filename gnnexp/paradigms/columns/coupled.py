@@ -22,6 +22,7 @@ from gnnexp.kernels.counter import Purpose
 from gnnexp.models.decoupled import contract_layer
 from gnnexp.models.layer import Destinations
 from gnnexp.models.local import normalised_weights
+from gnnexp.paradigms.columns.idle_ranks import any_parameter, own_columns
 from gnnexp.paradigms.columns.orders import column_bounds, shared_columns
 from gnnexp.paradigms.columns.trainer import ColumnTrainer
 from gnnexp.paradigms.job import Job
@@ -130,16 +131,13 @@ class CoupledTrainer(ColumnTrainer):
         def back(chunk: Chunk, gradient: Tensor, weight: Tensor | None) -> Tensor:
             return layer.aggregate_back(chunk.block, gradient, weight)
 
-        return in_chunks(
-            work,
-            x,
-            self._static(index),
-            self.chunks,
-            self.job.tier,
-            width=x.shape[1],
-            transposed=back if layer.num_weights == 1 else None,
-            layer=index,
-        )
+        def summed() -> Tensor:
+            weight, transposed = self._static(index), back if layer.num_weights == 1 else None
+            return in_chunks(
+                work, x, weight, self.chunks, self.job.tier, width=x.shape[1], transposed=transposed, layer=index
+            )
+
+        return own_columns(summed, self._split[index], x)
 
     def _projected(self, index: int, projected: Tensor, dropped: Rows, key: BatchKey) -> Tensor:
         """`[n, C]` sums of projected rows, divided by the mass if weights come from shared keys."""
@@ -163,5 +161,9 @@ class CoupledTrainer(ColumnTrainer):
                 weight = normalised_weights(layer, chunk.block, keyed, drop)
             return layer.aggregate_projected(chunk.block, rows, weight, layout.columns)
 
-        summed = in_chunks(work, x, self._static(index), self.chunks, job.tier, width=summed_shares.width, layer=index)
-        return gather(summed, summed_shares, job.comm, "activations")
+        def summed() -> Tensor:
+            width, weight = summed_shares.width, self._static(index)
+            return in_chunks(work, x, weight, self.chunks, job.tier, width=width, layer=index)
+
+        learned = None if layer.traits.kind == "static" else any_parameter()
+        return gather(own_columns(summed, summed_shares, x, learned), summed_shares, job.comm, "activations")

@@ -33,6 +33,7 @@ from gnnexp.models.model import Model
 from gnnexp.paradigms.columns.dense_blocks import RowBlock, dense_columns, row_blocks, rows_between
 from gnnexp.paradigms.columns.edge_attention import AttentionWork, EdgeAttention
 from gnnexp.paradigms.columns.host_updates import HostUpdates, dense_updates
+from gnnexp.paradigms.columns.idle_ranks import own_columns
 from gnnexp.paradigms.columns.propagation import Pipeline, plan_exchanges, propagated
 from gnnexp.paradigms.columns.trainer import ColumnTrainer
 from gnnexp.paradigms.job import Job
@@ -137,6 +138,11 @@ class DecoupledTrainer(ColumnTrainer):
         if self._pipe is not None:
             return propagated(h, weights, self._pipe)
         x = split(h, self.layout, self.job.comm, "activations")
+        x = own_columns(partial(self._propagated, x, weights), self.layout, x, weights)
+        return gather(x, self.layout, self.job.comm, "activations")
+
+    def _propagated(self, x: Tensor, weights: Tensor | None) -> Tensor:
+        """Columns `x` `[V, d]` after all propagations."""
         for step in range(self.job.model.num_layers):
             x = in_chunks(
                 self._step,
@@ -148,7 +154,7 @@ class DecoupledTrainer(ColumnTrainer):
                 transposed=self._back,
                 layer=step,
             )
-        return gather(x, self.layout, self.job.comm, "activations")
+        return x
 
     def _dense(self, whole: Whole, part: slice | None = None) -> tuple[Tensor, Keys | None]:
         """Run dense updates of own vertices, or of a range of them. On the host, only results and gradients cross."""
