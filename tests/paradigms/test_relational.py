@@ -164,6 +164,21 @@ def test_decoupled_bases_on_ranks_without_columns(ranks, steps):
     assert_exact(ranks, 4, _three_classes, config, 1e-10, steps=steps, serial_paradigm=twin)
 
 
+@pytest.mark.parametrize("mode", ["coupled", pytest.param("decoupled", marks=pytest.mark.slow)])
+def test_columns_of_bases_are_filled_up_with_zeros(ranks, mode, steps):
+    config = config_of("coupled", "basis_residual")
+    config["paradigm"] = {**config["paradigm"], "mode": mode, "pad": True}
+    twin = {"serial_paradigm": {"_target_": "full_graph.SerialTwin"}} if mode == "decoupled" else {}
+    assert_exact(ranks, 3, _three_classes, config, 1e-10, steps=steps, **twin)
+
+
+def test_blocks_cannot_be_filled_up():
+    experiment = experiment_in(config_of("coupled", "block"))
+    padded = replace(experiment, paradigm=replace(experiment.paradigm, pad=True))
+    ((key, fix),) = [(problem.key, problem.fix) for problem in padded.paradigm.check(padded)]
+    assert key == "paradigm.pad" and "model.decomposition=basis" in fix
+
+
 def _three_classes() -> Graph:
     return nasty_graph(typed=True, num_classes=3)
 

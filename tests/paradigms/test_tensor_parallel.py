@@ -25,7 +25,7 @@ from gnnexp.models.gcn import GCNOptions
 from gnnexp.models.layer import Layer
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.paradigms.columns.key_exchange import AttentionSizes, least_sent, values_sent
-from gnnexp.paradigms.columns.orders import Inputs, Order, layer_values, projected_layers
+from gnnexp.paradigms.columns.orders import ColumnShares, Inputs, Order, layer_values, projected_layers
 from gnnexp.paradigms.columns.trainer import ColumnTrainer
 from gnnexp.paradigms.loops.local_chunks import layers_of
 from gnnexp.testing.exactness import assert_exact
@@ -203,6 +203,48 @@ def test_chunks_without_edges(ranks, chosen, kernel, steps):
     assert_exact(ranks, 2, half_without_in_edges, config, 1e-10, steps=steps, **more)
 
 
+PADDED_WAYS: dict[str, dict[str, Any]] = {
+    "coupled": {"mode": "coupled"},
+    "coupled in chunks": {"mode": "coupled", "chunks": 3},
+    "cheapest": {"mode": "coupled", "order": "cheapest"},
+    "decoupled": {"mode": "decoupled"},
+    "decoupled in chunks": {"mode": "decoupled", "chunks": 3},
+    "pipelined": {"mode": "decoupled", "chunks": 3, "pipeline": True, "nn_device": "host"},
+}
+
+
+@pytest.mark.parametrize(
+    ("size", "model", "way"),
+    combinations(
+        [1, 2, 3, 4],
+        FULL_MODELS,
+        PADDED_WAYS,
+        quick=lambda size, model, way: (
+            (size, model)
+            == {
+                "coupled": (3, "gcn"),
+                "coupled in chunks": (4, "gat"),
+                "cheapest": (3, "sage"),
+                "decoupled": (3, "gin"),
+                "pipelined": (4, "gat_residual"),
+            }.get(way)
+        ),
+    ),
+)
+def test_columns_filled_up_with_zeros_change_nothing(ranks, size, model, way, steps):
+    """13 features, 16 hidden columns and 4 classes: filled up to 15, 18 and 6 on three ranks."""
+    config = _config(model, "coupled")
+    config["paradigm"] |= {**PADDED_WAYS[way], "pad": True}
+    twin = {"serial_paradigm": TWIN} if config["paradigm"]["mode"] == "decoupled" else {}
+    assert_exact(ranks, size, nasty_graph, config, 1e-10, steps=steps, **twin)
+
+
+def test_sparse_rows_are_filled_up_once_they_are_projected(ranks, steps):
+    config = _config("gat", "coupled")
+    config["paradigm"]["pad"] = True
+    assert_exact(ranks, 3, mostly_zero, config, 1e-10, steps=steps)
+
+
 # --- fewer columns than ranks ----------------------------------------------------------------------------------------
 REGRESSION = {"_target_": "gnnexp.tasks.node_regression.NodeRegressionOptions"}
 NARROW_MODELS = [*MODELS, "written_here"]
@@ -213,6 +255,7 @@ DECOUPLED_WAYS: dict[str, dict[str, Any]] = {
     "host": {"chunks": 3, "pipeline": True, "nn_device": "host"},
     "replicated": {"attention_work": "replicated"},
     "halo": {"chunks": 3, "pipeline": True, "attention_work": "halo"},
+    "padded": {"chunks": 3, "pipeline": True, "pad": True},
 }
 
 
@@ -283,6 +326,7 @@ def test_a_layer_whose_sums_depend_on_nothing(ranks, steps):
                 (1, 4, "gat", "host"),
                 (2, 4, "gat", "halo"),
                 (1, 3, "gat", "plain"),
+                (1, 3, "gcn", "padded"),
             ]
         ),
     ),
@@ -378,9 +422,10 @@ def _layer_by_layer(
     """Whether each layer projects first, and the values that a step sends as features and as activations."""
     experiment, facts = seen({**config, "hardware": {**config["hardware"], "workers": size}}, graph)
     layers = [layer for layer in layers_of(experiment.model, facts) if isinstance(layer, Layer)]
-    projects = projected_layers(layers, order, inputs, facts.num_nodes, size)
+    shares = ColumnShares(facts.num_nodes, size, pad=config["paradigm"].get("pad", False))
+    projects = projected_layers(layers, order, inputs, shares)
     values = [
-        layer_values(layer, index, inputs, facts.num_nodes, size, projects=first)
+        layer_values(layer, index, inputs, shares, projects=first)
         for index, (layer, first) in enumerate(zip(layers, projects, strict=True))
     ]
     features = 0 if projects[0] or inputs.trained else values[0]
@@ -435,6 +480,38 @@ def test_sparse_and_trained_rows_in_any_order(ranks, kind, order, steps):
         assert sum(sent.values()) == steps * 8 * activations
 
 
+@pytest.mark.parametrize(
+    ("model", "size"),
+    combinations(FULL_MODELS, [2, 3, 4], quick=lambda *case: case in [("sage", 3), ("gat", 4)]),
+)
+def test_filled_up_columns_are_sent_and_shared_evenly(ranks, model, size):
+    """Bytes are those of the filled-up widths, and every rank has equally many columns."""
+    coupled = _config(model, "coupled", "float32")
+    coupled["paradigm"]["pad"] = True
+    _, features, activations = _layer_by_layer(
+        coupled, nasty_graph(), "aggregate", size, Inputs(sparse=False, trained=False)
+    )
+    curves = ranks(size).run(_steps, coupled)
+    sent = {tag: sum(curve.sent_bytes.get(tag, 0) for curve in curves) for tag in ("features", "activations")}
+    assert sent == {"features": STEPS * 4 * features, "activations": STEPS * 4 * activations}
+    if model == "sage":
+        assert features == _exchanged(60, -(-FEATURES // size) * size, size)
+    decoupled = _config(model, "decoupled", "float32")
+    decoupled["paradigm"] |= {"pad": True, "attention_work": "replicated"}
+    curves = ranks(size).run(_steps, decoupled)
+    values, graph = 4 * _exchanged(60, -(-CLASSES // size) * size, size), nasty_graph()
+    values += 2 * (size - 1) * 60 * 2 if "gat" in model else 0
+    assert sum(curve.sent_bytes["activations"] for curve in curves) == STEPS * 4 * values
+    edges = [curve.work["edges_computed"] for curve in curves]
+    layers = decoupled["model"].get("layers", 2)
+    assert sum(edges) == STEPS * layers * (graph.num_edges + (60 if "gat" in model else 0))
+    assert max(edges) - min(edges) <= STEPS * layers, "edges that the ranks do not divide"
+
+
+def test_the_published_code_fills_41_classes_up_to_48():
+    assert ColumnShares(232_965, 16, pad=True).filled(41) == 48 and ColumnShares(232_965, 16).filled(41) == 41
+
+
 def test_the_cheaper_order_halves_the_volume_on_the_widths_of_reddit():
     """NeutronTP's Figure 10: what naive tensor parallelism sends, relative to the decoupled one."""
     ranks, vertices, inputs = 4, 232_965, Inputs(sparse=False, trained=False)
@@ -445,9 +522,9 @@ def test_the_cheaper_order_halves_the_volume_on_the_widths_of_reddit():
     decoupled = 4 * values_moved(even_sizes(vertices, ranks), bounds)
     volume = {}
     for order in ("aggregate", "project", "cheapest"):
-        projects = projected_layers(layers, order, inputs, vertices, ranks)
+        projects = projected_layers(layers, order, inputs, ColumnShares(vertices, ranks))
         volume[order] = sum(
-            layer_values(layer, index, inputs, vertices, ranks, projects=first)
+            layer_values(layer, index, inputs, ColumnShares(vertices, ranks), projects=first)
             for index, (layer, first) in enumerate(zip(layers, projects, strict=True))
         )
         assert projects == {"aggregate": (False, False), "project": (True, True), "cheapest": (False, True)}[order]

@@ -12,15 +12,25 @@ from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.models.layer import Layer
 from gnnexp.paradigms.checks import after_layer_problems, attends, has_block_layers, projects_edges
-from gnnexp.paradigms.columns.orders import Inputs, Order, must_project, projected_layers
+from gnnexp.paradigms.columns.orders import ColumnShares, Inputs, Order, must_project, projected_layers
 from gnnexp.paradigms.loops.chunking import Chunking
 from gnnexp.paradigms.loops.local_chunks import layers_of
 from gnnexp.placement.chunks import ChunkCost
 
 
-def coupled_problems(experiment: Experiment) -> list[Problem]:
-    """Conflicts: needs contract layers."""
-    return _contract_problems(experiment)
+def coupled_problems(experiment: Experiment, *, pad: bool) -> list[Problem]:
+    """Conflicts: needs contract layers, and columns that can be filled up with zeros if that is asked for."""
+    problems = _contract_problems(experiment)
+    if pad and projects_edges(experiment):
+        problems.append(
+            Problem(
+                "paradigm.pad",
+                True,
+                "ranks share whole blocks of this model, and a block of zeros has no parameters",
+                "set paradigm.pad=false, or model.decomposition=basis",
+            )
+        )
+    return problems
 
 
 def decoupled_problems(experiment: Experiment, attention: str) -> list[Problem]:
@@ -64,18 +74,23 @@ def _contract_problems(experiment: Experiment) -> list[Problem]:
 
 
 def column_problems(
-    experiment: Experiment, facts: GraphFacts, chunking: Chunking, order: Order | None
+    experiment: Experiment, facts: GraphFacts, chunking: Chunking, order: Order | None, *, pad: bool
 ) -> list[Problem]:
     """Problems with the data: a budget below the largest vertex.
 
-    `order` is that of coupled layers, and None for decoupled ones.
+    Args:
+        experiment, facts, chunking: what is trained.
+        order: that of coupled layers; None for decoupled ones.
+        pad: whether columns are filled up with zeros.
     """
     ranks, model = experiment.num_ranks, experiment.model
     layers = [layer for layer in layers_of(model, facts) if isinstance(layer, Layer)]
     if len(layers) < model.layers:
         return []  # `coupled_problems` and `decoupled_problems` refuse such models
     inputs = Inputs(facts.sparse, experiment.feature_store.trained_columns is not None)
-    projects = None if order is None else projected_layers(layers, order, inputs, facts.num_nodes, ranks)
+    projects = (
+        None if order is None else projected_layers(layers, order, inputs, ColumnShares(facts.num_nodes, ranks, pad))
+    )
     cost = chunk_cost(layers, ranks, getattr(torch, experiment.train.dtype), projects, inputs)
     return list(chunking.data_problems(facts, [cost], model.needs.self_loops))
 

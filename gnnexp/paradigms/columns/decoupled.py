@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.comm.background import Background
-from gnnexp.comm.tensor_split import ColumnLayout, even_bounds, gather, split
+from gnnexp.comm.tensor_split import ColumnLayout, even_bounds, filled, gather, split, unfilled
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.sparse import Rows
 from gnnexp.models.decoupled import (
@@ -34,6 +34,7 @@ from gnnexp.paradigms.columns.dense_blocks import RowBlock, dense_columns, row_b
 from gnnexp.paradigms.columns.edge_attention import AttentionWork, EdgeAttention
 from gnnexp.paradigms.columns.host_updates import HostUpdates, dense_updates
 from gnnexp.paradigms.columns.idle_ranks import own_columns
+from gnnexp.paradigms.columns.orders import ColumnShares
 from gnnexp.paradigms.columns.propagation import Pipeline, plan_exchanges, propagated
 from gnnexp.paradigms.columns.trainer import ColumnTrainer
 from gnnexp.paradigms.job import Job
@@ -53,6 +54,7 @@ class DecoupledTrainer(ColumnTrainer):
         frozen: whether attention keeps its initial value.
         attention_work: who weighs edges, see `EdgeAttention`.
         on_host: whether dense updates run on the host.
+        shares: how ranks share columns.
     """
 
     def __init__(
@@ -66,11 +68,13 @@ class DecoupledTrainer(ColumnTrainer):
         frozen: bool,
         attention_work: AttentionWork,
         on_host: bool,
+        shares: ColumnShares,
     ) -> None:
         super().__init__(job, chunking, cost)
         self.twin = DecoupledModel(job.model)
         self._last = contract_layer(job.model, job.model.num_layers - 1)
-        self.layout = ColumnLayout(self.counts_per_rank, even_bounds(self._last.out_dim, job.comm.size), job.comm.rank)
+        bounds = even_bounds(shares.filled(self._last.out_dim), job.comm.size)
+        self.layout = ColumnLayout(self.counts_per_rank, bounds, job.comm.rank)
         self._host = HostUpdates(job) if on_host else None
         # Not methods: objects that trainers share (`job.once`) must not keep a trainer in memory.
         self._step = partial(_step, self._last)
@@ -135,11 +139,12 @@ class DecoupledTrainer(ColumnTrainer):
             return propagated(x, self._weights(keys, ready.batch.key), self._pipe, is_split=True)
         h, keys = self._dense(ready)
         weights = self._weights(keys, ready.batch.key)
+        h = filled(h, self.layout)
         if self._pipe is not None:
-            return propagated(h, weights, self._pipe)
+            return unfilled(propagated(h, weights, self._pipe), self._last.out_dim)
         x = split(h, self.layout, self.job.comm, "activations")
         x = own_columns(partial(self._propagated, x, weights), self.layout, x, weights)
-        return gather(x, self.layout, self.job.comm, "activations")
+        return unfilled(gather(x, self.layout, self.job.comm, "activations"), self._last.out_dim)
 
     def _propagated(self, x: Tensor, weights: Tensor | None) -> Tensor:
         """Columns `x` `[V, d]` after all propagations."""
