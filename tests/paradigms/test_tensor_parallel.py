@@ -29,7 +29,7 @@ from gnnexp.paradigms.columns.orders import ColumnShares, Inputs, Order, layer_v
 from gnnexp.paradigms.columns.trainer import ColumnTrainer
 from gnnexp.paradigms.loops.local_chunks import layers_of
 from gnnexp.testing.exactness import assert_exact
-from gnnexp.testing.graphs import csc, half_without_in_edges, nasty_graph
+from gnnexp.testing.graphs import csc, half_without_in_edges, nasty_graph, weighted_graph
 from gnnexp.testing.steps import MODELS, Curve, run_steps
 from gnnexp.testing.ways import TENSOR
 from gnnexp.training.assemble import Artifacts
@@ -510,6 +510,16 @@ def test_filled_up_columns_are_sent_and_shared_evenly(ranks, model, size):
 
 def test_the_published_code_fills_41_classes_up_to_48():
     assert ColumnShares(232_965, 16, pad=True).filled(41) == 48 and ColumnShares(232_965, 16).filled(41) == 41
+
+
+@pytest.mark.parametrize(
+    ("model", "order"),
+    combinations(["gcn", "sage", "gin"], ["project", "cheapest"], quick=lambda *case: case == ("gcn", "project")),
+)
+def test_edge_weights_in_any_order(ranks, model, order, steps):
+    config = _config(model, "coupled", chunks=3)
+    config["paradigm"] |= {"order": order, "pad": True}
+    assert_exact(ranks, 3, weighted_graph, config, 1e-10, steps=steps)
 
 
 def test_the_cheaper_order_halves_the_volume_on_the_widths_of_reddit():

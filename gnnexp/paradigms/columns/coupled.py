@@ -68,7 +68,8 @@ class CoupledTrainer(ColumnTrainer):
         )
         self.held = self.rank_graph(self.own, [layout.bounds for layout in self._split])
         if chunking.resident is not None:
-            self.keep_chunks([self._static(index) for index in range(job.model.num_layers)])
+            visited = self.chunks if any(layout.width for layout in self._split) else ()
+            self.keep_chunks(visited, [self._static(index) for index in range(job.model.num_layers)])
 
     def _static(self, index: int) -> Tensor | None:
         """Weights of all edges that are the same in every epoch. Layers with equal weights share them."""

@@ -99,7 +99,8 @@ class DecoupledTrainer(ColumnTrainer):
         self._own_here = self.own.to(job.device)
         self.held = self.rank_graph(self.own, [self.layout.bounds] * job.model.num_layers)
         if chunking.resident is not None:
-            self.keep_chunks([self._static], () if self._attention is None else self._attention.chunks)
+            weighed = () if self._attention is None else self._attention.chunks
+            self.keep_chunks((*(self.chunks if self.layout.width else ()), *weighed), [self._static])
 
     def _pipelined(self) -> tuple[Tensor, Pipeline]:
         """`(rank that finishes each vertex [V], pipeline)`. Vertices are assigned to ranks chunk by chunk."""
@@ -136,10 +137,10 @@ class DecoupledTrainer(ColumnTrainer):
         """`[n, classes]` of the own vertices."""
         if self._pipe is not None and self._blocks:
             x, keys = dense_columns(partial(self._dense, ready), self._blocks, self._pipe)
-            return propagated(x, self._weights(keys, ready.batch.key), self._pipe, is_split=True)
+            out = propagated(x, self._weights(keys, ready.batch.key), self._pipe, is_split=True)
+            return unfilled(out, self._last.out_dim)
         h, keys = self._dense(ready)
         weights = self._weights(keys, ready.batch.key)
-        h = filled(h, self.layout)
         if self._pipe is not None:
             return unfilled(propagated(h, weights, self._pipe), self._last.out_dim)
         x = split(h, self.layout, self.job.comm, "activations")
@@ -162,19 +163,24 @@ class DecoupledTrainer(ColumnTrainer):
         return x
 
     def _dense(self, whole: Whole, part: slice | None = None) -> tuple[Tensor, Keys | None]:
-        """Run dense updates of own vertices, or of a range of them. On the host, only results and gradients cross."""
+        """Run dense updates of own vertices, or of a range of them, and fill up their columns.
+
+        On the host, only results and gradients cross.
+        """
         features, ids = whole.features, self.own if self._host is not None else self._own_here
         if part is not None:
             ids, features = ids[part], rows_between(features, part)
         if self._host is None:
-            return dense_updates(self.job.model, ids, features, whole.batch.key)
+            h, keys = dense_updates(self.job.model, ids, features, whole.batch.key)
+            return filled(h, self.layout), keys
         h, keys = self._host.run(ids, features, whole.batch.key)
         if not self.is_cut:  # chunks copy what they need, and count it
             crossing = sum(rows.numel() * rows.element_size() for rows in (h, *(keys or ())))
             self.job.tier.cross_unseen("h2d", crossing)
             self.job.tier.cross_unseen("d2h", crossing)
         device = self.job.device
-        return h.to(device), None if keys is None else (keys[0].to(device), keys[1].to(device))
+        here = filled(h.to(device), self.layout)
+        return here, None if keys is None else (keys[0].to(device), keys[1].to(device))
 
     def _weights(self, keys: Keys | None, key: BatchKey) -> Tensor | None:
         """`[E, 1]` edge weights of all propagations; None for ones."""
