@@ -26,22 +26,18 @@ def workplace(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> P
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        # What only the data tells: the largest vertex of `digits`, its features and its classes.
+        # What only the data tells: the largest vertex of `digits`.
         (
             "system=neutrontp paradigm.chunks=null paradigm.device_memory=2000",
             ["paradigm.device_memory=2000", "35 in-edges", "fix: set paradigm.device_memory=6120 or more", "1 config"],
         ),
         (
-            "system=neutrontp hardware.workers=11",
-            ["hardware.workers=11", "classes has 10", "fix: set hardware.workers=10 or fewer", "1 config"],
+            "system=neutrontp_naive paradigm.attention_work=replicated",
+            ["paradigm.attention_work='replicated'", "coupled", "fix: set paradigm.mode=decoupled", "1 config"],
         ),
         (
-            "system=neutrontp_naive hardware.workers=65",
-            ["hardware.workers=65", "features has 64", "fix: set hardware.workers=64 or fewer", "1 config"],
-        ),
-        (
-            "system=neutrontp_naive model.hidden=1 hardware.workers=2",
-            ["hardware.workers=2", "model.hidden has 1", "fix: set hardware.workers=1", "paradigm=vertex_parallel"],
+            "system=neutrontp paradigm.order=cheapest",
+            ["paradigm.order='cheapest'", "one order", "fix: set paradigm.order=aggregate", "1 config"],
         ),
         ("system=neutrontp paradigm.chunks=0", ["paradigm.chunks=0", "at least 1", "fix: set paradigm.chunks=1"]),
         (

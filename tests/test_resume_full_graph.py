@@ -23,6 +23,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "late_chunks": {"_target_": VERTEX, "delay": 1, "chunks": 3},
     "late_cut": {"_target_": VERTEX, "delay": 2},
     "coupled": {"_target_": TENSOR},
+    "padded": {"_target_": TENSOR, "order": "cheapest", "pad": True, "chunks": 3},
     "pipelined": {"_target_": TENSOR, "mode": "decoupled", "chunks": 3, "pipeline": True},
     "offloaded": {"_target_": "gnnexp.paradigms.offload.Offload", "chunks": 3, "host": "file"},
 }
@@ -36,7 +37,7 @@ WAYS: dict[str, dict[str, Any]] = {
         [1, 2, 3],
         [0, 2, 3],
         quick=lambda way, size, stop_at: (
-            (size, stop_at) == ((3, 0) if way == "late_cut" else (2, 3))
+            (size, stop_at) == ((3, 0) if way == "late_cut" else (2, 3) if way != "padded" else ())
             or (way, size, stop_at) in (("stale", 3, 0), ("stale", 3, 2))
         ),
     ),

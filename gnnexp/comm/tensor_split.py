@@ -1,7 +1,8 @@
 """Split and gather (NeutronTP, section 3.1): from whole rows of some vertices to some columns of all, and back.
 
-Both permute elements over the ranks, so each is the inverse and the transpose of the other. Nothing is padded: if rows
-or columns do not divide evenly, the ranks' sizes differ by one.
+Both permute elements over the ranks, so each is the inverse and the transpose of the other. If rows or columns do not
+divide evenly, the ranks' sizes differ by one. If there are fewer than ranks, some ranks have none. Columns may be
+filled up with zeros before a split, as in the published code.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.measure.ledger import Tag
@@ -41,7 +43,12 @@ class ColumnLayout:
     @property
     def width(self) -> int:
         """Number of columns of this rank."""
-        return self.bounds[self.rank + 1] - self.bounds[self.rank]
+        return self.widths[self.rank]
+
+    @property
+    def widths(self) -> list[int]:
+        """Number of columns of each rank. It is 0 for some if there are fewer columns than ranks."""
+        return [stop - start for start, stop in pairwise(self.bounds)]
 
 
 def even_sizes(count: int, num_ranks: int) -> list[int]:
@@ -52,6 +59,17 @@ def even_sizes(count: int, num_ranks: int) -> list[int]:
 def even_bounds(count: int, num_ranks: int) -> list[int]:
     """`[N + 1]` bounds of consecutive `even_sizes`."""
     return list(accumulate(even_sizes(count, num_ranks), initial=0))
+
+
+def filled(rows: Tensor, layout: ColumnLayout) -> Tensor:
+    """`[n, bounds[-1]]`: `rows` `[n, C]`, and zeros in the columns that only the layout has."""
+    more = layout.bounds[-1] - rows.shape[1]
+    return F.pad(rows, (0, more)) if more else rows
+
+
+def unfilled(rows: Tensor, width: int) -> Tensor:
+    """`[n, width]`: the rows without columns that `filled` added."""
+    return rows if rows.shape[1] == width else rows[:, :width].contiguous()
 
 
 def values_moved(rows: Sequence[int], bounds: Sequence[int]) -> int:
@@ -78,8 +96,7 @@ def to_rows(columns: Tensor, layout: ColumnLayout, comm: Communicator, tag: Tag)
     """Gather: from `[sum(rows), width]`, in rank order, to `[rows[rank], C]`; one round, no gradient."""
     if comm.size == 1:
         return columns
-    own = layout.rows[layout.rank]
-    widths = [stop - start for start, stop in pairwise(layout.bounds)]
+    own, widths = layout.rows[layout.rank], layout.widths
     pieces = torch.split_with_sizes(columns, list(layout.rows))
     arrived = comm.trade(pieces, [own * width for width in widths], tag)
     return torch.cat([part.reshape(own, width) for part, width in zip(arrived, widths, strict=True)], 1)

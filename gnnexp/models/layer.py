@@ -303,14 +303,19 @@ class Layer(nn.Module, ABC):
 
     @final
     def aggregate_projected(self, block: Block, x: Tensor, weight: Tensor | None, dims: slice | None = None) -> Tensor:
-        """`[D, d]` weighted sums of projected rows, or of their columns `dims` `[S, d]`, each by its own weight."""
+        """`[D, d]` weighted sums of projected rows, or of their columns `dims` `[S, d]`, each by its own weight.
+
+        If `dims` goes beyond the width, the further columns of `x` are zeros, and so are their sums.
+        """
         if self.traits.edge_projection is not None:
             return self.traits.edge_projection.aggregate(self, block, x, weight, dims)
         if self.num_weights == 1:
             return self.aggregate(block, x, weight)
         assert weight is not None
+        column = self._host_column if dims is None else self._host_column[dims]
+        more = x.shape[1] - column.numel()
         return self.backend.sums.aggregate(
-            block, x, weight, self._host_column if dims is None else self._host_column[dims]
+            block, x, weight, F.pad(column, (0, more), value=self.num_weights - 1) if more else column
         )
 
     @final

@@ -5,7 +5,8 @@
 `decoupled`: all dense updates, one split, all propagations, one gather (section 4.1). This changes the model. Training
 is exact with respect to the serial twin (models/decoupled.py).
 
-Dense updates take whole rows, so each rank finishes an even share of the vertices. Aggregations take columns.
+Dense updates take whole rows, so each rank finishes an even share of the vertices. Aggregations take columns. If there
+are fewer columns than ranks, some ranks aggregate nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from gnnexp.paradigms.columns.checks import chunk_cost, column_problems, coupled
 from gnnexp.paradigms.columns.coupled import CoupledTrainer
 from gnnexp.paradigms.columns.decoupled import DecoupledTrainer
 from gnnexp.paradigms.columns.edge_attention import AttentionWork
-from gnnexp.paradigms.columns.orders import Inputs, Order, projected_layers
+from gnnexp.paradigms.columns.orders import ColumnShares, Inputs, Order, projected_layers
 from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.chunking import UNCUT, Chunking, ResidentMemory
 from gnnexp.paradigms.loops.full_graph import full_graph_problems
@@ -55,6 +56,8 @@ class TensorParallel(Paradigm):
         attention_work: for `decoupled`. With `shared`, each rank weighs some edges and shares their weights (section
             4.1.1). With `halo`, it does the same, but gets only the keys that its edges read. With `replicated`, every
             rank weighs all edges from the shared keys. With `cheapest`, the way is taken that sends the fewest values.
+        pad: whether columns are filled up with zeros to a multiple of the ranks, as in the published code. Then every
+            rank has equally many columns, and sends and computes zeros. Blocks of an R-GCN cannot be filled up.
         nn_device: for `decoupled`: where dense updates run. With `host`, features never leave the host (section
             4.2.1).
     """
@@ -68,6 +71,7 @@ class TensorParallel(Paradigm):
     dense_blocks: int = 1
     attention: Literal["trained", "frozen"] = "trained"
     attention_work: AttentionWork = "shared"
+    pad: bool = False
     nn_device: Literal["device", "host"] = "device"
 
     def __post_init__(self) -> None:
@@ -145,8 +149,12 @@ class TensorParallel(Paradigm):
         return None
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """Conflicts: needs contract layers, and at least one column for each rank."""
-        own = coupled_problems(experiment) if self.mode == "coupled" else decoupled_problems(experiment, self.attention)
+        """Conflicts: needs contract layers."""
+        own = (
+            coupled_problems(experiment, pad=self.pad)
+            if self.mode == "coupled"
+            else decoupled_problems(experiment, self.attention)
+        )
         if self.nn_device == "host":
             own += matmul_problems(experiment.train.matmul, "cpu")
         return [
@@ -166,7 +174,9 @@ class TensorParallel(Paradigm):
             approximates="; ".join([*changed, *["attention is not trained"] * (self.attention == "frozen")]),
             resident=Resident(facts.num_edges, own if decoupled else 2 * own, 2 * own),
             features_on_host=self.nn_device == "host",
-            problems=tuple(column_problems(experiment, facts, self.chunking, None if decoupled else self.order)),
+            problems=tuple(
+                column_problems(experiment, facts, self.chunking, None if decoupled else self.order, pad=self.pad)
+            ),
         )
 
     def trainer(self, job: Job) -> Trainer[Any]:
@@ -174,11 +184,11 @@ class TensorParallel(Paradigm):
         layers = [contract_layer(job.model, index) for index in range(job.model.num_layers)]
         trained = job.store.options.trained_columns is not None
         inputs, ranks = Inputs(isinstance(job.graph.features, SparseRows), trained), job.comm.size
-        weighted = job.graph.edge_weights is not None
+        weighted, shares = job.graph.edge_weights is not None, ColumnShares(job.graph.num_nodes, ranks, self.pad)
         if self.mode == "coupled":
-            projects = projected_layers(layers, self.order, inputs, job.graph.num_nodes, ranks)
+            projects = projected_layers(layers, self.order, inputs, shares)
             cost = chunk_cost(layers, ranks, job.dtype, projects, inputs, weighted=weighted)
-            return CoupledTrainer(job, self.chunking, cost, projects)
+            return CoupledTrainer(job, self.chunking, cost, projects, shares)
         return DecoupledTrainer(
             job,
             self.chunking,
@@ -188,4 +198,5 @@ class TensorParallel(Paradigm):
             frozen=self.attention == "frozen",
             attention_work=self.attention_work,
             on_host=self.nn_device == "host",
+            shares=shares,
         )

@@ -90,6 +90,7 @@ def test_cuda_equals_cpu(ranks, size, model, system, steps):
         ("neutronstar_comm", {"chunks": 3, "resident_memory": 10**9}),
         ("hongtu", {"resident_memory": 10**9}),
         ("hongtu_base", {"resident_memory": 2_000}),
+        ("neutrontp", {"attention_work": "halo", "pad": True}),
     ],
     ids=lambda value: value if isinstance(value, str) else "_".join(f"{k}={v}" for k, v in value.items()),
 )

@@ -140,6 +140,49 @@ def test_decoupled_bases_have_those_of_their_serial_twin(ranks, size, model, chu
     assert_exact(ranks, size, typed_graph, config, 1e-10, steps=steps, serial_paradigm=twin)
 
 
+@pytest.mark.parametrize(
+    ("model", "size", "chunks"),
+    combinations(
+        ["basis", "block"],
+        [2, 3, 4],
+        [1, 3],
+        quick=lambda model, size, chunks: (model, size, chunks) == ("block", 4, 1),
+    ),
+)
+def test_coupled_ranks_without_columns(ranks, model, size, chunks, steps):
+    """Fewer hidden columns or blocks than ranks. Layer 1's rows are features, so only parameters take gradients."""
+    config = config_of("coupled", model)
+    config["paradigm"] = {**config["paradigm"], "chunks": chunks}
+    config["model"] |= {"hidden": 2, "blocks": 1, "bases": 1}
+    assert_exact(ranks, size, typed_graph, config, 1e-10, steps=steps)
+
+
+def test_decoupled_bases_on_ranks_without_columns(ranks, steps):
+    config = config_of("coupled", "basis")
+    config["paradigm"] = {**config["paradigm"], "mode": "decoupled", "chunks": 3}
+    twin = {"_target_": "full_graph.SerialTwin"}
+    assert_exact(ranks, 4, _three_classes, config, 1e-10, steps=steps, serial_paradigm=twin)
+
+
+@pytest.mark.parametrize("mode", ["coupled", pytest.param("decoupled", marks=pytest.mark.slow)])
+def test_columns_of_bases_are_filled_up_with_zeros(ranks, mode, steps):
+    config = config_of("coupled", "basis_residual")
+    config["paradigm"] = {**config["paradigm"], "mode": mode, "pad": True}
+    twin = {"serial_paradigm": {"_target_": "full_graph.SerialTwin"}} if mode == "decoupled" else {}
+    assert_exact(ranks, 3, _three_classes, config, 1e-10, steps=steps, **twin)
+
+
+def test_blocks_cannot_be_filled_up():
+    experiment = experiment_in(config_of("coupled", "block"))
+    padded = replace(experiment, paradigm=replace(experiment.paradigm, pad=True))
+    ((key, fix),) = [(problem.key, problem.fix) for problem in padded.paradigm.check(padded)]
+    assert key == "paradigm.pad" and "model.decomposition=basis" in fix
+
+
+def _three_classes() -> Graph:
+    return nasty_graph(typed=True, num_classes=3)
+
+
 @pytest.mark.parametrize("model", ["basis", "block"])
 def test_types_travel_where_the_topology_is_partitioned(ranks, model):
     config = config_of("split", model)
@@ -269,13 +312,6 @@ def test_what_the_decompositions_cannot_do_is_refused():
     assert key == "model" and "model.decomposition=basis" in fix
     for model in ("basis", "block"):
         assert refused("offload_raw", model, keep="sums") == [("paradigm.keep", "set paradigm.keep=outputs")]
-
-
-def test_more_ranks_than_blocks():
-    config = config_of("coupled", "block")
-    config["hardware"] |= {"workers": 5}
-    problems = data_problems(config, typed_graph())
-    assert {p.key for p in problems if "in blocks, has 4" in p.allowed} == {"hardware.workers"}
 
 
 @pytest.mark.parametrize("model", MODELS)

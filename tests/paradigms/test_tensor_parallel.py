@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from combinations import combinations
@@ -24,12 +25,12 @@ from gnnexp.models.gcn import GCNOptions
 from gnnexp.models.layer import Layer
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.paradigms.columns.key_exchange import AttentionSizes, least_sent, values_sent
-from gnnexp.paradigms.columns.orders import Inputs, Order, layer_values, projected_layers
+from gnnexp.paradigms.columns.orders import ColumnShares, Inputs, Order, layer_values, projected_layers
 from gnnexp.paradigms.columns.trainer import ColumnTrainer
 from gnnexp.paradigms.loops.local_chunks import layers_of
 from gnnexp.testing.exactness import assert_exact
-from gnnexp.testing.graphs import half_without_in_edges, nasty_graph
-from gnnexp.testing.steps import Curve, run_steps
+from gnnexp.testing.graphs import csc, half_without_in_edges, nasty_graph, weighted_graph
+from gnnexp.testing.steps import MODELS, Curve, run_steps
 from gnnexp.testing.ways import TENSOR
 from gnnexp.training.assemble import Artifacts
 from gnnexp.training.train import probe_memory
@@ -202,6 +203,162 @@ def test_chunks_without_edges(ranks, chosen, kernel, steps):
     assert_exact(ranks, 2, half_without_in_edges, config, 1e-10, steps=steps, **more)
 
 
+PADDED_WAYS: dict[str, dict[str, Any]] = {
+    "coupled": {"mode": "coupled"},
+    "coupled in chunks": {"mode": "coupled", "chunks": 3},
+    "cheapest": {"mode": "coupled", "order": "cheapest"},
+    "decoupled": {"mode": "decoupled"},
+    "decoupled in chunks": {"mode": "decoupled", "chunks": 3},
+    "pipelined": {"mode": "decoupled", "chunks": 3, "pipeline": True, "nn_device": "host"},
+}
+
+
+@pytest.mark.parametrize(
+    ("size", "model", "way"),
+    combinations(
+        [1, 2, 3, 4],
+        FULL_MODELS,
+        PADDED_WAYS,
+        quick=lambda size, model, way: (
+            (size, model)
+            == {
+                "coupled": (3, "gcn"),
+                "coupled in chunks": (4, "gat"),
+                "cheapest": (3, "sage"),
+                "decoupled": (3, "gin"),
+                "pipelined": (4, "gat_residual"),
+            }.get(way)
+        ),
+    ),
+)
+def test_columns_filled_up_with_zeros_change_nothing(ranks, size, model, way, steps):
+    """13 features, 16 hidden columns and 4 classes: filled up to 15, 18 and 6 on three ranks."""
+    config = _config(model, "coupled")
+    config["paradigm"] |= {**PADDED_WAYS[way], "pad": True}
+    twin = {"serial_paradigm": TWIN} if config["paradigm"]["mode"] == "decoupled" else {}
+    assert_exact(ranks, size, nasty_graph, config, 1e-10, steps=steps, **twin)
+
+
+def test_sparse_rows_are_filled_up_once_they_are_projected(ranks, steps):
+    config = _config("gat", "coupled")
+    config["paradigm"]["pad"] = True
+    assert_exact(ranks, 3, mostly_zero, config, 1e-10, steps=steps)
+
+
+# --- fewer columns than ranks ----------------------------------------------------------------------------------------
+REGRESSION = {"_target_": "gnnexp.tasks.node_regression.NodeRegressionOptions"}
+NARROW_MODELS = [*MODELS, "written_here"]
+DECOUPLED_WAYS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "chunks": {"chunks": 3},
+    "pipeline": {"chunks": 3, "pipeline": True},
+    "host": {"chunks": 3, "pipeline": True, "nn_device": "host"},
+    "replicated": {"attention_work": "replicated"},
+    "halo": {"chunks": 3, "pipeline": True, "attention_work": "halo"},
+    "padded": {"chunks": 3, "pipeline": True, "pad": True},
+}
+
+
+def _one_column() -> Graph:
+    graph = nasty_graph(num_features=1)
+    return replace(graph, labels=torch.randn(60, generator=torch.Generator().manual_seed(4)), num_classes=0)
+
+
+def _two_columns() -> Graph:
+    return nasty_graph(num_features=2, num_classes=2)
+
+
+def _three_columns() -> Graph:
+    return nasty_graph(num_features=3, num_classes=3)
+
+
+NARROW = {1: _one_column, 2: _two_columns, 3: _three_columns}
+
+
+def _narrow(model: str, columns: int, mode: str, **paradigm: Any) -> dict[str, Any]:
+    """Features, classes and hidden layers of 1 to 3 columns; one column of outputs is a regression's."""
+    changes = {"task": REGRESSION} if columns == 1 else {}
+    config = _config(model, mode, model={"hidden": 2}, **changes)
+    config["paradigm"] |= paradigm
+    return config
+
+
+@pytest.mark.parametrize(
+    ("columns", "size", "model", "chunks"),
+    combinations(
+        NARROW,
+        [2, 3, 4],
+        NARROW_MODELS,
+        [1, 3],
+        quick=lambda columns, size, model, chunks: (
+            (columns, size, chunks)
+            == {"gcn": (1, 4, 3), "sage": (2, 3, 1), "gat": (3, 4, 3), "gin": (1, 2, 1)}.get(model)
+        ),
+    ),
+)
+def test_coupled_layers_of_fewer_columns_than_ranks(ranks, columns, size, model, chunks, steps):
+    config = _narrow(model, columns, "coupled", chunks=chunks)
+    assert_exact(ranks, size, NARROW[columns], config, 1e-10, steps=steps)
+
+
+def test_a_layer_whose_sums_depend_on_nothing(ranks, steps):
+    """An MLP's sums are new zeros: autograd would leave out their exchanges, on ranks with columns only."""
+    config = _narrow("gcn", 2, "coupled")
+    config["model"]["_target_"] = "gnnexp.models.mlp.MLPOptions"
+    for order in ("aggregate", "project"):
+        config["paradigm"]["order"] = order
+        assert_exact(ranks, 4, _two_columns, config, 1e-10, steps=steps)
+
+
+@pytest.mark.parametrize(
+    ("columns", "size", "model", "way"),
+    combinations(
+        NARROW,
+        [2, 3, 4],
+        NARROW_MODELS,
+        DECOUPLED_WAYS,
+        quick=lambda columns, size, model, way: (
+            (columns, size, model, way)
+            in [
+                (1, 2, "gcn", "plain"),
+                (3, 4, "sage", "chunks"),
+                (2, 3, "gin", "pipeline"),
+                (1, 4, "gat", "host"),
+                (2, 4, "gat", "halo"),
+                (1, 3, "gat", "plain"),
+                (1, 3, "gcn", "padded"),
+            ]
+        ),
+    ),
+)
+def test_decoupled_layers_of_fewer_columns_than_ranks(ranks, columns, size, model, way, steps):
+    config = _narrow(model, columns, "decoupled", **DECOUPLED_WAYS[way])
+    assert_exact(ranks, size, NARROW[columns], config, 1e-10, serial_paradigm=TWIN, steps=steps)
+
+
+def _three_vertices() -> Graph:
+    """Loops, a parallel edge, two columns."""
+    wide, graph = _two_columns(), csc(3, np.array([0, 1, 2, 0, 2]), np.array([1, 1, 0, 0, 2]))
+    splits = replace(wide.splits, train=torch.arange(3), val=torch.tensor([0]), test=torch.tensor([1]))
+    assert isinstance(wide.features, torch.Tensor)
+    return replace(graph, features=wide.features[:3], labels=torch.tensor([0, 1, 1]), num_classes=2, splits=splits)
+
+
+@pytest.mark.parametrize(
+    ("mode", "work"),
+    [
+        ("decoupled", "halo"),
+        pytest.param("coupled", "shared", marks=pytest.mark.slow),
+        pytest.param("decoupled", "shared", marks=pytest.mark.slow),
+        pytest.param("decoupled", "replicated", marks=pytest.mark.slow),
+    ],
+)
+def test_fewer_columns_and_fewer_vertices_than_ranks(ranks, mode, work, steps):
+    config = _narrow("gat", 2, mode, chunks=2, attention_work=work)
+    more = {} if mode == "coupled" else {"serial_paradigm": TWIN}
+    assert_exact(ranks, 4, _three_vertices, config, 1e-10, steps=steps, **more)
+
+
 # --- counts ----------------------------------------------------------------------------------------------------------
 STEPS, FEATURES, HIDDEN, CLASSES, HEADS = 3, 13, 16, 4, 2
 
@@ -259,13 +416,16 @@ def test_traffic_of_coupled_layers(ranks, size, layers):
     assert sent["activations"] == STEPS * 4 * 4 * (layers - 1) * _exchanged(vertices, HIDDEN, size)
 
 
-def _layer_by_layer(model: str, order: Order, size: int, inputs: Inputs, **changes: Any) -> tuple[list[bool], int, int]:
+def _layer_by_layer(
+    config: dict[str, Any], graph: Graph, order: Order, size: int, inputs: Inputs
+) -> tuple[list[bool], int, int]:
     """Whether each layer projects first, and the values that a step sends as features and as activations."""
-    experiment, facts = seen(_config(model, "coupled", model=changes, hardware={"workers": size}), nasty_graph())
+    experiment, facts = seen({**config, "hardware": {**config["hardware"], "workers": size}}, graph)
     layers = [layer for layer in layers_of(experiment.model, facts) if isinstance(layer, Layer)]
-    projects = projected_layers(layers, order, inputs, facts.num_nodes, size)
+    shares = ColumnShares(facts.num_nodes, size, pad=config["paradigm"].get("pad", False))
+    projects = projected_layers(layers, order, inputs, shares)
     values = [
-        layer_values(layer, index, inputs, facts.num_nodes, size, projects=first)
+        layer_values(layer, index, inputs, shares, projects=first)
         for index, (layer, first) in enumerate(zip(layers, projects, strict=True))
     ]
     features = 0 if projects[0] or inputs.trained else values[0]
@@ -284,9 +444,10 @@ def _layer_by_layer(model: str, order: Order, size: int, inputs: Inputs, **chang
     ),
 )
 def test_a_layer_sends_what_its_order_says(ranks, model, order, size):
-    projects, features, activations = _layer_by_layer(model, order, size, Inputs(sparse=False, trained=False))
     config = _config(model, "coupled", "float32")
     config["paradigm"]["order"] = order
+    inputs = Inputs(sparse=False, trained=False)
+    projects, features, activations = _layer_by_layer(config, nasty_graph(), order, size, inputs)
     curves = ranks(size).run(_steps, config)
     sent = {tag: sum(curve.sent_bytes.get(tag, 0) for curve in curves) for tag in ("features", "activations")}
     assert sent == {"features": STEPS * 4 * features, "activations": STEPS * 4 * activations}
@@ -310,13 +471,55 @@ def test_sparse_and_trained_rows_in_any_order(ranks, kind, order, steps):
     make = mostly_zero if kind == "sparse" else nasty_graph
     curves, _ = assert_exact(ranks, 3, make, config, 1e-10, steps=steps)
     inputs = Inputs(sparse=kind == "sparse", trained=kind == "trained")
-    projects, _, activations = _layer_by_layer("sage", order, 3, inputs)
+    projects, _, activations = _layer_by_layer(config, make(), order, 3, inputs)
     assert projects[0] == (kind == "sparse" or order == "project")
     if kind == "sparse":
         assert sum(curve.sent_bytes["activations"] for curve in curves) == steps * 8 * activations
     else:
         sent = {tag: sum(c.sent_bytes.get(tag, 0) for c in curves) for tag in ("features", "activations")}
         assert sum(sent.values()) == steps * 8 * activations
+
+
+@pytest.mark.parametrize(
+    ("model", "size"),
+    combinations(FULL_MODELS, [2, 3, 4], quick=lambda *case: case in [("sage", 3), ("gat", 4)]),
+)
+def test_filled_up_columns_are_sent_and_shared_evenly(ranks, model, size):
+    """Bytes are those of the filled-up widths, and every rank has equally many columns."""
+    coupled = _config(model, "coupled", "float32")
+    coupled["paradigm"]["pad"] = True
+    _, features, activations = _layer_by_layer(
+        coupled, nasty_graph(), "aggregate", size, Inputs(sparse=False, trained=False)
+    )
+    curves = ranks(size).run(_steps, coupled)
+    sent = {tag: sum(curve.sent_bytes.get(tag, 0) for curve in curves) for tag in ("features", "activations")}
+    assert sent == {"features": STEPS * 4 * features, "activations": STEPS * 4 * activations}
+    if model == "sage":
+        assert features == _exchanged(60, -(-FEATURES // size) * size, size)
+    decoupled = _config(model, "decoupled", "float32")
+    decoupled["paradigm"] |= {"pad": True, "attention_work": "replicated"}
+    curves = ranks(size).run(_steps, decoupled)
+    values, graph = 4 * _exchanged(60, -(-CLASSES // size) * size, size), nasty_graph()
+    values += 2 * (size - 1) * 60 * 2 if "gat" in model else 0
+    assert sum(curve.sent_bytes["activations"] for curve in curves) == STEPS * 4 * values
+    edges = [curve.work["edges_computed"] for curve in curves]
+    layers = decoupled["model"].get("layers", 2)
+    assert sum(edges) == STEPS * layers * (graph.num_edges + (60 if "gat" in model else 0))
+    assert max(edges) - min(edges) <= STEPS * layers, "edges that the ranks do not divide"
+
+
+def test_the_published_code_fills_41_classes_up_to_48():
+    assert ColumnShares(232_965, 16, pad=True).filled(41) == 48 and ColumnShares(232_965, 16).filled(41) == 41
+
+
+@pytest.mark.parametrize(
+    ("model", "order"),
+    combinations(["gcn", "sage", "gin"], ["project", "cheapest"], quick=lambda *case: case == ("gcn", "project")),
+)
+def test_edge_weights_in_any_order(ranks, model, order, steps):
+    config = _config(model, "coupled", chunks=3)
+    config["paradigm"] |= {"order": order, "pad": True}
+    assert_exact(ranks, 3, weighted_graph, config, 1e-10, steps=steps)
 
 
 def test_the_cheaper_order_halves_the_volume_on_the_widths_of_reddit():
@@ -329,9 +532,9 @@ def test_the_cheaper_order_halves_the_volume_on_the_widths_of_reddit():
     decoupled = 4 * values_moved(even_sizes(vertices, ranks), bounds)
     volume = {}
     for order in ("aggregate", "project", "cheapest"):
-        projects = projected_layers(layers, order, inputs, vertices, ranks)
+        projects = projected_layers(layers, order, inputs, ColumnShares(vertices, ranks))
         volume[order] = sum(
-            layer_values(layer, index, inputs, vertices, ranks, projects=first)
+            layer_values(layer, index, inputs, ColumnShares(vertices, ranks), projects=first)
             for index, (layer, first) in enumerate(zip(layers, projects, strict=True))
         )
         assert projects == {"aggregate": (False, False), "project": (True, True), "cheapest": (False, True)}[order]
@@ -442,6 +645,39 @@ def test_nothing_is_sent_by_a_single_rank():
     assert set(values_sent(sizes).values()) == {0} and least_sent(sizes) == "shared"
 
 
+def _narrow_steps(config: dict[str, Any], columns: int) -> Curve:
+    return run_steps(config, NARROW[columns](), STEPS)
+
+
+@pytest.mark.parametrize(
+    ("columns", "size", "model", "order"),
+    combinations(
+        NARROW,
+        [2, 3, 4],
+        MODELS,
+        ["aggregate", "project"],
+        quick=lambda *case: case in [(1, 3, "sage", "aggregate"), (2, 4, "gat", "aggregate"), (3, 4, "gcn", "project")],
+    ),
+)
+def test_ranks_without_columns_send_their_rows_to_the_others(ranks, columns, size, model, order):
+    """Coupled and decoupled: bytes and rounds of the formulas, with shares of columns of which some are empty."""
+    coupled = _narrow(model, columns, "coupled", order=order)
+    inputs = Inputs(sparse=False, trained=False)
+    _, features, activations = _layer_by_layer(coupled, NARROW[columns](), order, size, inputs)
+    curves = ranks(size).run(_narrow_steps, coupled, columns)
+    sent = {tag: sum(curve.sent_bytes.get(tag, 0) for curve in curves) for tag in ("features", "activations")}
+    assert sent == {"features": STEPS * 8 * features, "activations": STEPS * 8 * activations}
+    assert len({curve.rounds["activations"] for curve in curves}) == 1
+    decoupled, vertices = _narrow(model, columns, "decoupled", attention_work="replicated"), 60
+    curves = ranks(size).run(_narrow_steps, decoupled, columns)
+    values = 4 * _exchanged(vertices, columns, size)
+    values += 2 * (size - 1) * vertices * 2 if model == "gat" else 0
+    assert sum(curve.sent_bytes["activations"] for curve in curves) == STEPS * 8 * values
+    assert {curve.rounds["activations"] for curve in curves} == {STEPS * (6 if model == "gat" else 4)}
+    idle = curves[-1].work["edges_computed"]
+    assert (idle == 0) == (columns < size), "the last rank has the fewest columns"
+
+
 @pytest.mark.parametrize("model", ["gcn", "gat"])
 def test_only_results_of_dense_updates_on_the_host_cross(ranks, model):
     """n rows of classes and keys to the device, their gradients back; of features nothing."""
@@ -542,27 +778,6 @@ def test_options_that_make_no_sense(options, key):
     with pytest.raises(ConfigError) as error:
         build({"_target_": TENSOR, **options}, Paradigm, "paradigm")
     assert [problem.key.removeprefix("paradigm.") for problem in error.value.problems] == [key]
-
-
-@pytest.mark.parametrize(
-    ("mode", "nodes", "workers", "fitting"),
-    [("coupled", 1, 14, FEATURES), ("decoupled", 1, 5, CLASSES), ("decoupled", 2, 3, CLASSES // 2)],
-)
-def test_more_ranks_than_columns(mode, nodes, workers, fitting):
-    config = _config("gcn", mode, hardware={"nodes": nodes, "workers": workers})
-    problems = [p for p in data_problems(config, nasty_graph()) if "columns" in p.allowed]
-    assert [(problem.key, problem.value) for problem in problems] == [("hardware.workers", workers)]
-    assert f"({nodes * workers})" in problems[0].allowed
-    assert problems[0].fix.startswith(f"set hardware.workers={fitting} ")
-
-
-def test_more_ranks_than_columns_of_projected_classes():
-    """Coupled attention splits classes, two of them here: a rank without columns would miss an exchange backwards."""
-    graph = replace(nasty_graph(), labels=nasty_graph().labels.clamp(max=1), num_classes=2)
-    problems = data_problems(_config("gat", "coupled", hardware={"workers": 3}), graph)
-    assert [problem.key for problem in problems] == ["hardware.workers"]
-    assert "projected" in problems[0].allowed and problems[0].fix.startswith("set hardware.workers=2")
-    assert not data_problems(_config("gcn", "coupled", hardware={"workers": 3}), graph)
 
 
 def test_a_budget_below_the_largest_vertex():

@@ -12,17 +12,24 @@ from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.models.layer import Layer
 from gnnexp.paradigms.checks import after_layer_problems, attends, has_block_layers, projects_edges
-from gnnexp.paradigms.columns.orders import Inputs, Order, must_project, projected_layers, shared_columns
+from gnnexp.paradigms.columns.orders import ColumnShares, Inputs, Order, must_project, projected_layers
 from gnnexp.paradigms.loops.chunking import Chunking
 from gnnexp.paradigms.loops.local_chunks import layers_of
 from gnnexp.placement.chunks import ChunkCost
 
 
-def coupled_problems(experiment: Experiment) -> list[Problem]:
-    """Conflicts: needs contract layers, and a hidden column for each rank."""
-    problems, model = _contract_problems(experiment), experiment.model
-    if model.layers > 1 and model.hidden < experiment.num_ranks:
-        problems.append(_too_few("model.hidden", model.hidden, experiment))
+def coupled_problems(experiment: Experiment, *, pad: bool) -> list[Problem]:
+    """Conflicts: needs contract layers, and columns that can be filled up with zeros if that is asked for."""
+    problems = _contract_problems(experiment)
+    if pad and projects_edges(experiment):
+        problems.append(
+            Problem(
+                "paradigm.pad",
+                True,
+                "ranks share whole blocks of this model, and a block of zeros has no parameters",
+                "set paradigm.pad=false, or model.decomposition=basis",
+            )
+        )
     return problems
 
 
@@ -67,37 +74,26 @@ def _contract_problems(experiment: Experiment) -> list[Problem]:
 
 
 def column_problems(
-    experiment: Experiment, facts: GraphFacts, chunking: Chunking, order: Order | None
+    experiment: Experiment, facts: GraphFacts, chunking: Chunking, order: Order | None, *, pad: bool
 ) -> list[Problem]:
-    """Problems with the data: too few columns of features or classes, or a budget below the largest vertex.
+    """Problems with the data: a budget below the largest vertex.
 
-    `order` is that of coupled layers, and None for decoupled ones.
+    Args:
+        experiment, facts, chunking: what is trained.
+        order: that of coupled layers; None for decoupled ones.
+        pad: whether columns are filled up with zeros.
     """
     ranks, model = experiment.num_ranks, experiment.model
     layers = [layer for layer in layers_of(model, facts) if isinstance(layer, Layer)]
     if len(layers) < model.layers:
         return []  # `coupled_problems` and `decoupled_problems` refuse such models
     inputs = Inputs(facts.sparse, experiment.feature_store.trained_columns is not None)
-    projects = None if order is None else projected_layers(layers, order, inputs, facts.num_nodes, ranks)
-    widths = {"dataset classes": facts.num_classes} if projects is None else _split_widths(layers, projects)
-    problems = [_too_few(what, width, experiment) for what, width in widths.items() if 0 < width < ranks]
+    projects = (
+        None if order is None else projected_layers(layers, order, inputs, ColumnShares(facts.num_nodes, ranks, pad))
+    )
     dtype = getattr(torch, experiment.train.dtype)
     cost = chunk_cost(layers, ranks, dtype, projects, inputs, weighted=facts.weighted)
-    return [*problems, *chunking.data_problems(facts, [cost], model.needs.self_loops)]
-
-
-def _split_widths(layers: Sequence[Layer], projects_first: Sequence[bool]) -> dict[str, int]:
-    """The rows that coupled layers split, by description, with their numbers of columns."""
-    widths = {}
-    for index, (layer, projects) in enumerate(zip(layers, projects_first, strict=True)):
-        columns = len(shared_columns(layer, projects=projects).rows) - 1
-        if layer.traits.edge_projection is not None:
-            widths[f"layer {index + 1}, in blocks,"] = columns
-        elif projects:
-            widths[f"layer {index + 1}, projected,"] = columns
-        else:
-            widths[f"layer {index + 1}'s input" if index else "dataset features"] = columns
-    return widths
+    return list(chunking.data_problems(facts, [cost], model.needs.self_loops))
 
 
 def chunk_cost(
@@ -129,13 +125,3 @@ def chunk_cost(
     cost = ChunkCost.of(width, width, num_weights, dtype.itemsize, edge_columns)
     static = all(layer.traits.kind == "static" for layer in layers)
     return cost.with_products(num_weights, dtype.itemsize) if weighted and not static else cost
-
-
-def _too_few(what: str, width: int, experiment: Experiment) -> Problem:
-    fitting = max(1, width // experiment.hardware.nodes)
-    return Problem(
-        "hardware.workers",
-        experiment.hardware.workers,
-        f"more ranks ({experiment.num_ranks}) than columns to share out: {what} has {width}",
-        f"set hardware.workers={fitting} or fewer, or choose paradigm=vertex_parallel",
-    )

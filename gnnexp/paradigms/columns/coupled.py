@@ -14,15 +14,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from gnnexp.comm.tensor_split import ColumnLayout, gather, gather_all_rows, split
+from gnnexp.comm.tensor_split import ColumnLayout, filled, gather, gather_all_rows, split, unfilled
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.counter import Purpose
 from gnnexp.models.decoupled import contract_layer
 from gnnexp.models.layer import Destinations
 from gnnexp.models.local import normalised_weights
-from gnnexp.paradigms.columns.orders import column_bounds, shared_columns
+from gnnexp.paradigms.columns.idle_ranks import any_parameter, own_columns
+from gnnexp.paradigms.columns.orders import ColumnShares
 from gnnexp.paradigms.columns.trainer import ColumnTrainer
 from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.chunking import Chunking
@@ -37,20 +39,26 @@ class CoupledTrainer(ColumnTrainer):
     Args:
         job, chunking, cost: see `ColumnTrainer`.
         projects_first: for each layer, whether it aggregates projected rows.
+        shares: how ranks share columns.
     """
 
-    def __init__(self, job: Job, chunking: Chunking, cost: ChunkCost, projects_first: Sequence[bool]) -> None:
+    def __init__(
+        self, job: Job, chunking: Chunking, cost: ChunkCost, projects_first: Sequence[bool], shares: ColumnShares
+    ) -> None:
         super().__init__(job, chunking, cost)
         self._features: Rows | None = None
         self._weights: dict[Hashable, Tensor | None] = {}
         self._own_here = self.own.to(job.device)
         self._projects_first = projects_first
         cuts = [
-            shared_columns(contract_layer(job.model, index), projects=projects)
+            shares.cuts(contract_layer(job.model, index), projects=projects)
             for index, projects in enumerate(projects_first)
         ]
-        self._split = [self._layout_of(cut.rows) for cut in cuts]  # columns of each rank in rows that are aggregated
-        self._gathered = [self._layout_of(cut.sums) for cut in cuts]  # columns of each rank in the sums
+        # Columns of each rank in the rows that a layer aggregates, and in the sums.
+        self._split, self._gathered = (
+            [ColumnLayout(self.counts_per_rank, shares.bounds(of_layer), job.comm.rank) for of_layer in of_layers]
+            for of_layers in zip(*cuts, strict=True)
+        )
         degree = torch.cat([chunk.block.degree for chunk in self.chunks])
         totals = [total for chunk in self.chunks if (total := chunk.block.total_weight) is not None]
         self._dst = Destinations(
@@ -60,7 +68,8 @@ class CoupledTrainer(ColumnTrainer):
         )
         self.held = self.rank_graph(self.own, [layout.bounds for layout in self._split])
         if chunking.resident is not None:
-            self.keep_chunks([self._static(index) for index in range(job.model.num_layers)])
+            visited = self.chunks if any(layout.width for layout in self._split) else ()
+            self.keep_chunks(visited, [self._static(index) for index in range(job.model.num_layers)])
 
     def _static(self, index: int) -> Tensor | None:
         """Weights of all edges that are the same in every epoch. Layers with equal weights share them."""
@@ -68,10 +77,6 @@ class CoupledTrainer(ColumnTrainer):
         if layer.weights_key not in self._weights:
             self._weights[layer.weights_key] = static_weights(layer, self.chunks, self.job.device)
         return self._weights[layer.weights_key]
-
-    def _layout_of(self, cuts: Sequence[int]) -> ColumnLayout:
-        comm = self.job.comm
-        return ColumnLayout(self.counts_per_rank, column_bounds(cuts, comm.size), comm.rank)
 
     def facts(self) -> Mapping[str, Any]:
         """The number of chunks, and what each layer does first."""
@@ -114,11 +119,13 @@ class CoupledTrainer(ColumnTrainer):
         if index == 0 and self._features is not None:
             everyone = torch.arange(job.graph.num_nodes, device=job.device)
             x = job.model.drop_features(everyone, self._features, layout.columns, key)
+            assert isinstance(x, Tensor)
+            x = F.pad(x, (0, layout.width - x.shape[1]))
         else:
             assert isinstance(dropped, Tensor)
-            x = split(dropped, layout, job.comm, "activations")
-        assert isinstance(x, Tensor)
-        return gather(self._summed(index, x), layout, job.comm, "activations" if index else "features")
+            x = split(filled(dropped, layout), layout, job.comm, "activations")
+        sums = gather(self._summed(index, x), layout, job.comm, "activations" if index else "features")
+        return unfilled(sums, dropped.shape[1])
 
     def _summed(self, index: int, x: Tensor) -> Tensor:
         """`[V, d]` sums with constant weights, of any columns `x` `[V, d]`."""
@@ -130,23 +137,20 @@ class CoupledTrainer(ColumnTrainer):
         def back(chunk: Chunk, gradient: Tensor, weight: Tensor | None) -> Tensor:
             return layer.aggregate_back(chunk.block, gradient, weight)
 
-        return in_chunks(
-            work,
-            x,
-            self._static(index),
-            self.chunks,
-            self.job.tier,
-            width=x.shape[1],
-            transposed=back if layer.num_weights == 1 else None,
-            layer=index,
-        )
+        def summed() -> Tensor:
+            weight, transposed = self._static(index), back if layer.num_weights == 1 else None
+            return in_chunks(
+                work, x, weight, self.chunks, self.job.tier, width=x.shape[1], transposed=transposed, layer=index
+            )
+
+        return own_columns(summed, self._split[index], x)
 
     def _projected(self, index: int, projected: Tensor, dropped: Rows, key: BatchKey) -> Tensor:
         """`[n, C]` sums of projected rows, divided by the mass if weights come from shared keys."""
         job, layer, layout = self.job, contract_layer(self.job.model, index), self._split[index]
-        x, summed_shares = split(projected, layout, job.comm, "activations"), self._gathered[index]
+        x, summed_shares = split(filled(projected, layout), layout, job.comm, "activations"), self._gathered[index]
         if layer.traits.kind == "static" and not isinstance(dropped, SparseRows):
-            return gather(self._summed(index, x), summed_shares, job.comm, "activations")
+            return unfilled(gather(self._summed(index, x), summed_shares, job.comm, "activations"), layer.width)
         heads = layer.num_weights
         drop = job.model.drop(Purpose.ATTENTION_DROPOUT, index, layer.traits.weight_dropout, key)
         if layer.traits.kind == "projected":
@@ -163,5 +167,10 @@ class CoupledTrainer(ColumnTrainer):
                 weight = normalised_weights(layer, chunk.block, keyed, drop)
             return layer.aggregate_projected(chunk.block, rows, weight, layout.columns)
 
-        summed = in_chunks(work, x, self._static(index), self.chunks, job.tier, width=summed_shares.width, layer=index)
-        return gather(summed, summed_shares, job.comm, "activations")
+        def summed() -> Tensor:
+            width, weight = summed_shares.width, self._static(index)
+            return in_chunks(work, x, weight, self.chunks, job.tier, width=width, layer=index)
+
+        learned = None if layer.traits.kind == "static" else any_parameter()
+        sums = gather(own_columns(summed, summed_shares, x, learned), summed_shares, job.comm, "activations")
+        return unfilled(sums, layer.sum_width)

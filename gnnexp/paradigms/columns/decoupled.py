@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.comm.background import Background
-from gnnexp.comm.tensor_split import ColumnLayout, even_bounds, gather, split
+from gnnexp.comm.tensor_split import ColumnLayout, even_bounds, filled, gather, split, unfilled
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.sparse import Rows
 from gnnexp.models.decoupled import (
@@ -33,6 +33,8 @@ from gnnexp.models.model import Model
 from gnnexp.paradigms.columns.dense_blocks import RowBlock, dense_columns, row_blocks, rows_between
 from gnnexp.paradigms.columns.edge_attention import AttentionWork, EdgeAttention
 from gnnexp.paradigms.columns.host_updates import HostUpdates, dense_updates
+from gnnexp.paradigms.columns.idle_ranks import own_columns
+from gnnexp.paradigms.columns.orders import ColumnShares
 from gnnexp.paradigms.columns.propagation import Pipeline, plan_exchanges, propagated
 from gnnexp.paradigms.columns.trainer import ColumnTrainer
 from gnnexp.paradigms.job import Job
@@ -52,6 +54,7 @@ class DecoupledTrainer(ColumnTrainer):
         frozen: whether attention keeps its initial value.
         attention_work: who weighs edges, see `EdgeAttention`.
         on_host: whether dense updates run on the host.
+        shares: how ranks share columns.
     """
 
     def __init__(
@@ -65,11 +68,13 @@ class DecoupledTrainer(ColumnTrainer):
         frozen: bool,
         attention_work: AttentionWork,
         on_host: bool,
+        shares: ColumnShares,
     ) -> None:
         super().__init__(job, chunking, cost)
         self.twin = DecoupledModel(job.model)
         self._last = contract_layer(job.model, job.model.num_layers - 1)
-        self.layout = ColumnLayout(self.counts_per_rank, even_bounds(self._last.out_dim, job.comm.size), job.comm.rank)
+        bounds = even_bounds(shares.filled(self._last.out_dim), job.comm.size)
+        self.layout = ColumnLayout(self.counts_per_rank, bounds, job.comm.rank)
         self._host = HostUpdates(job) if on_host else None
         # Not methods: objects that trainers share (`job.once`) must not keep a trainer in memory.
         self._step = partial(_step, self._last)
@@ -94,7 +99,8 @@ class DecoupledTrainer(ColumnTrainer):
         self._own_here = self.own.to(job.device)
         self.held = self.rank_graph(self.own, [self.layout.bounds] * job.model.num_layers)
         if chunking.resident is not None:
-            self.keep_chunks([self._static], () if self._attention is None else self._attention.chunks)
+            weighed = () if self._attention is None else self._attention.chunks
+            self.keep_chunks((*(self.chunks if self.layout.width else ()), *weighed), [self._static])
 
     def _pipelined(self) -> tuple[Tensor, Pipeline]:
         """`(rank that finishes each vertex [V], pipeline)`. Vertices are assigned to ranks chunk by chunk."""
@@ -131,12 +137,18 @@ class DecoupledTrainer(ColumnTrainer):
         """`[n, classes]` of the own vertices."""
         if self._pipe is not None and self._blocks:
             x, keys = dense_columns(partial(self._dense, ready), self._blocks, self._pipe)
-            return propagated(x, self._weights(keys, ready.batch.key), self._pipe, is_split=True)
+            out = propagated(x, self._weights(keys, ready.batch.key), self._pipe, is_split=True)
+            return unfilled(out, self._last.out_dim)
         h, keys = self._dense(ready)
         weights = self._weights(keys, ready.batch.key)
         if self._pipe is not None:
-            return propagated(h, weights, self._pipe)
+            return unfilled(propagated(h, weights, self._pipe), self._last.out_dim)
         x = split(h, self.layout, self.job.comm, "activations")
+        x = own_columns(partial(self._propagated, x, weights), self.layout, x, weights)
+        return unfilled(gather(x, self.layout, self.job.comm, "activations"), self._last.out_dim)
+
+    def _propagated(self, x: Tensor, weights: Tensor | None) -> Tensor:
+        """Columns `x` `[V, d]` after all propagations."""
         for step in range(self.job.model.num_layers):
             x = in_chunks(
                 self._step,
@@ -148,22 +160,27 @@ class DecoupledTrainer(ColumnTrainer):
                 transposed=self._back,
                 layer=step,
             )
-        return gather(x, self.layout, self.job.comm, "activations")
+        return x
 
     def _dense(self, whole: Whole, part: slice | None = None) -> tuple[Tensor, Keys | None]:
-        """Run dense updates of own vertices, or of a range of them. On the host, only results and gradients cross."""
+        """Run dense updates of own vertices, or of a range of them, and fill up their columns.
+
+        On the host, only results and gradients cross.
+        """
         features, ids = whole.features, self.own if self._host is not None else self._own_here
         if part is not None:
             ids, features = ids[part], rows_between(features, part)
         if self._host is None:
-            return dense_updates(self.job.model, ids, features, whole.batch.key)
+            h, keys = dense_updates(self.job.model, ids, features, whole.batch.key)
+            return filled(h, self.layout), keys
         h, keys = self._host.run(ids, features, whole.batch.key)
         if not self.is_cut:  # chunks copy what they need, and count it
             crossing = sum(rows.numel() * rows.element_size() for rows in (h, *(keys or ())))
             self.job.tier.cross_unseen("h2d", crossing)
             self.job.tier.cross_unseen("d2h", crossing)
         device = self.job.device
-        return h.to(device), None if keys is None else (keys[0].to(device), keys[1].to(device))
+        here = filled(h.to(device), self.layout)
+        return here, None if keys is None else (keys[0].to(device), keys[1].to(device))
 
     def _weights(self, keys: Keys | None, key: BatchKey) -> Tensor | None:
         """`[E, 1]` edge weights of all propagations; None for ones."""

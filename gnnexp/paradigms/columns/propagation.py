@@ -183,7 +183,8 @@ class _Pipelined(FirstOrderFunction):
                         splits.append(pipe.split(pipe.exchanges[number + 1], z))
                     x[exchange.new] = splits[number].result()
                 done = y[chunk.first : chunk.last]
-                run_forward(pipe.work, chunk, x, weights, pipe.tier, done)
+                if width:
+                    run_forward(pipe.work, chunk, x, weights, pipe.tier, done)
                 if step == pipe.steps - 1:
                     gathers.append(pipe.gather(exchange, done))
             if not constant:
@@ -216,7 +217,9 @@ class _Pipelined(FirstOrderFunction):
                     of_chunk[exchange.by_rank] = arrived
                 else:
                     of_chunk = after[chunk.first : chunk.last]
-                if ctx.constant:
+                if not ctx.shape[1]:
+                    pass  # a rank without columns only takes part in the exchanges
+                elif ctx.constant:
                     assert pipe.transposed is not None
                     run_transposed(pipe.transposed, chunk, weights, pipe.tier, of_chunk, before)
                 else:

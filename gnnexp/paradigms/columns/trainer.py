@@ -70,16 +70,16 @@ class ColumnTrainer(WholeGraphTrainer):
         return RankGraph(own, blocks, computed, () if self.is_cut else blocks)
 
     @final
-    def keep_chunks(self, static: Sequence[Tensor | None], more: Sequence[Chunk] = ()) -> None:
+    def keep_chunks(self, visited: Sequence[Chunk], static: Sequence[Tensor | None]) -> None:
         """Let chunks stay on the device as `paradigm.resident_memory` says.
 
         Args:
+            visited: chunks that this rank visits, most often visited ones first; none on a rank without columns.
             static: weights of all edges that are the same in every epoch.
-            more: further chunks, which are visited less often.
         """
         if self.is_cut:
-            dearest = max(self._cost.bytes_of(chunk.block) for chunk in (*self.chunks, *more))
-            keep_resident(self.job, self._chunking, (*self.chunks, *more), dearest, static)
+            dearest = max((self._cost.bytes_of(chunk.block) for chunk in visited), default=0)
+            keep_resident(self.job, self._chunking, visited, dearest, static)
 
     @property
     @final
