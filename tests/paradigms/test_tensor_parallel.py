@@ -210,6 +210,7 @@ PADDED_WAYS: dict[str, dict[str, Any]] = {
     "decoupled": {"mode": "decoupled"},
     "decoupled in chunks": {"mode": "decoupled", "chunks": 3},
     "pipelined": {"mode": "decoupled", "chunks": 3, "pipeline": True, "nn_device": "host"},
+    "in blocks": {"mode": "decoupled", "chunks": 3, "pipeline": True, "dense_blocks": 3},
 }
 
 
@@ -227,6 +228,7 @@ PADDED_WAYS: dict[str, dict[str, Any]] = {
                 "cheapest": (3, "sage"),
                 "decoupled": (3, "gin"),
                 "pipelined": (4, "gat_residual"),
+                "in blocks": (3, "sage"),
             }.get(way)
         ),
     ),
@@ -256,6 +258,8 @@ DECOUPLED_WAYS: dict[str, dict[str, Any]] = {
     "replicated": {"attention_work": "replicated"},
     "halo": {"chunks": 3, "pipeline": True, "attention_work": "halo"},
     "padded": {"chunks": 3, "pipeline": True, "pad": True},
+    "blocks": {"chunks": 3, "pipeline": True, "dense_blocks": 2},
+    "resident": {"chunks": 3, "resident_memory": "fit"},
 }
 
 
@@ -327,6 +331,7 @@ def test_a_layer_whose_sums_depend_on_nothing(ranks, steps):
                 (2, 4, "gat", "halo"),
                 (1, 3, "gat", "plain"),
                 (1, 3, "gcn", "padded"),
+                (2, 3, "gat", "blocks"),
             ]
         ),
     ),
@@ -647,6 +652,17 @@ def test_nothing_is_sent_by_a_single_rank():
 
 def _narrow_steps(config: dict[str, Any], columns: int) -> Curve:
     return run_steps(config, NARROW[columns](), STEPS)
+
+
+def test_chunks_stay_only_where_they_are_visited(ranks):
+    """A rank without columns visits no chunk, or only those of the edges whose attention it computes."""
+    for model, visits in (("gcn", False), ("gat", True)):
+        config = _narrow(model, 1, "decoupled", chunks=3, resident_memory=10**9)
+        curves = ranks(2).run(_narrow_steps, config, 1)
+        kept = [curve.work.get("tier/resident_bytes", 0) for curve in curves]
+        crossed = [curve.work.get("tier/h2d_bytes", 0) for curve in curves]
+        assert kept[0] > 0 and (kept[1] > 0) == visits and kept[1] < kept[0]
+        assert crossed[1] < crossed[0]
 
 
 @pytest.mark.parametrize(
