@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 _ORDER = "seq_cst"
@@ -30,8 +28,8 @@ def _is_shared(array: Any, index: Any) -> bool:
 
 
 @intrinsic
-def load(typing: Any, array: Any, index: Any) -> tuple[Any, Callable[..., Any]] | None:
-    """`load(array, index)`: read an entry of `array` `[n]` int64."""
+def read_shared(typing: Any, array: Any, index: Any) -> tuple[Any, Callable[..., Any]] | None:
+    """`read_shared(array, index)`: read an entry of `array` `[n]` int64."""
     if not _is_shared(array, index):
         return None
 
@@ -42,8 +40,8 @@ def load(typing: Any, array: Any, index: Any) -> tuple[Any, Callable[..., Any]] 
 
 
 @intrinsic
-def exchange(typing: Any, array: Any, index: Any, value: Any) -> tuple[Any, Callable[..., Any]] | None:
-    """`exchange(array, index, value)`: write an entry of `array` `[n]` int64, and return what it was."""
+def swap_shared(typing: Any, array: Any, index: Any, value: Any) -> tuple[Any, Callable[..., Any]] | None:
+    """`swap_shared(array, index, value)`: write an entry of `array` `[n]` int64, and return what it was."""
     if not (_is_shared(array, index) and isinstance(value, types.Integer)):
         return None
 

@@ -39,7 +39,7 @@ def sampling_thread_problems(experiment: Experiment, together: bool = False) -> 
         together: whether ranks exchange vertices to sample a batch, so that each rank samples one batch at a time.
     """
     sampler, of_rank = experiment.sampler, experiment.hardware.threads
-    one_by_one = not experiment.train.overlap or (together and experiment.num_ranks > 1)
+    one_by_one = not experiment.train.overlap or together
     inside = threads_inside(sampler.threads, 1 if one_by_one else sampler.prefetch)
     if of_rank == 0 or inside <= of_rank:
         return []

@@ -78,7 +78,9 @@ class DataParallel(Paradigm):
         """Conflicts. A partitioned topology samples hop by hop, and owners train their targets."""
         problems = [
             *hidden_link_problems(experiment),
-            *sampling_thread_problems(experiment, experiment.sampler.topology == "partitioned"),
+            *sampling_thread_problems(
+                experiment, together=experiment.num_ranks > 1 and experiment.sampler.topology == "partitioned"
+            ),
             *whole_row_problems(experiment, "data_parallel"),
         ]
         if self.wants_partition(experiment):

@@ -118,7 +118,7 @@ class SplitParallel(Paradigm):
         size = self.ranks_together(experiment)
         problems = [
             *hidden_link_problems(experiment),
-            *sampling_thread_problems(experiment, together=True),
+            *sampling_thread_problems(experiment, together=size > 1),
             *hop_by_hop_problems(experiment, "split_parallel"),
             *whole_row_problems(experiment, "split_parallel"),
             *block_degree_problems(experiment, "split_parallel"),

@@ -116,9 +116,7 @@ class Expansion:
         table = torch.zeros(self._graph.num_nodes, dtype=torch.int32).numpy()
         return _Workspace(table, np.empty(0, self._indices.dtype))
 
-    def _expand(
-        self, space: _Workspace, seeds: np.ndarray, hop_keys: Sequence[int], threads: int
-    ) -> tuple[Block, ...]:
+    def _expand(self, space: _Workspace, seeds: np.ndarray, hop_keys: Sequence[int], threads: int) -> tuple[Block, ...]:
         count = int(seeds.size)
         space.vertices = _grown(space.vertices, count)
         placed = kernels.place_seeds(seeds, space.table, space.base, space.vertices)
@@ -139,7 +137,7 @@ class Expansion:
     def neighbours(
         self, frontier: Tensor, hop: int, hop_key: int, threads: int = 1, second: Second | None = None
     ) -> tuple[Neighbours, tuple[int, int]]:
-        """The draws of one hop without added self loops (`LayerSampler.sample_placed`), and what the second loop returns.
+        """Edges of one hop without added self loops, and what the second loop returns (`LayerSampler.sample_placed`).
 
         Args:
             frontier: `[D]` vertex ids in any order; repetitions are allowed.

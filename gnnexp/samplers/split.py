@@ -94,9 +94,7 @@ class Splitter:
         batch = Batch(local_targets, tuple(reversed(blocks)), key, global_count)
         return SplitBatch(batch, tuple(reversed(shuffles)), tuple(reversed(crossing)))
 
-    def split(
-        self, frontier: Frontier, drawn: Neighbours, counts: tuple[int, int]
-    ) -> tuple[Block, ShuffleIndex, int]:
+    def split(self, frontier: Frontier, drawn: Neighbours, counts: tuple[int, int]) -> tuple[Block, ShuffleIndex, int]:
         """Send foreign vertices of the mixed frontier to their owners, and receive own vertices that other ranks drew.
 
         Args:

@@ -1,4 +1,4 @@
-"""Sampling by several threads changes nothing, where ranks exchange rows, blocks or vertices: losses, gradients, counts."""
+"""Several threads sample, also where ranks exchange: losses, gradients, bytes, rounds and counts stay the same."""
 
 from __future__ import annotations
 
@@ -107,9 +107,7 @@ def test_without_overlap_threads_work_inside_a_batch(ranks, system, steps):
 
 @pytest.mark.parametrize(
     ("system", "threads"),
-    combinations(
-        ["fastsample", "p3", "distdgl", "gsplit"], [1, 2, 3], quick=lambda system, threads: threads == 2
-    ),
+    combinations(["fastsample", "p3", "distdgl", "gsplit"], [1, 2, 3], quick=lambda system, threads: threads == 2),
 )
 def test_links_are_exact(ranks, system, threads, steps):
     config = {**config_of(system, threads=threads, prefetch=3), **LINKS}

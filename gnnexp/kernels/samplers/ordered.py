@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnexp.kernels.atomics import exchange, load
+from gnnexp.kernels.atomics import read_shared, swap_shared
 from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.rows.rowkernel import RANGES_PER_THREAD, RowKernel, boundaries
 from gnnexp.kernels.samplers.sample import (
@@ -149,11 +149,11 @@ def _take_turns(
     after it has given the turn back, so no range is forgotten.
     """
     while True:
-        part = load(state, _NEXT)
-        if part == done.size or not load(done, part) or exchange(state, _TURN, 1):
+        part = read_shared(state, _NEXT)
+        if part == done.size or not read_shared(done, part) or swap_shared(state, _TURN, 1):
             return
-        part = load(state, _NEXT)
-        while part < done.size and load(done, part):
+        part = read_shared(state, _NEXT)
+        while part < done.size and read_shared(done, part):
             low, high = block_indptr[bounds[part]], block_indptr[bounds[part + 1]]
             known = state[_KNOWN]
             if first_foreign:
@@ -169,12 +169,10 @@ def _take_turns(
                     sources[low:high],
                 )
             else:
-                state[_KNOWN] = relabel_sources(
-                    neighbours[low:high], table, base, vertices, known, sources[low:high]
-                )
+                state[_KNOWN] = relabel_sources(neighbours[low:high], table, base, vertices, known, sources[low:high])
             part += 1
-            exchange(state, _NEXT, part)
-        exchange(state, _TURN, 0)
+            swap_shared(state, _NEXT, part)
+        swap_shared(state, _TURN, 0)
 
 
 @compiled(nogil=True)
@@ -270,7 +268,7 @@ def _both_loops(
             neighbours,
         )
         if table.size:
-            exchange(done, part, 1)
+            swap_shared(done, part, 1)
             _take_turns(
                 done,
                 state,
@@ -304,9 +302,7 @@ def count_in_ranges(
     parts = max(1, min(threads * RANGES_PER_THREAD, num_dst // MIN_ROWS))
     bounds, totals = np.arange(parts + 1) * num_dst // parts, np.empty(parts, np.int64)
     with kernel_threads(threads):
-        count_ranges(
-            np.arange(parts + 1), bounds, totals, indptr, vertices, fanout, loops, starts, room, block_indptr
-        )
+        count_ranges(np.arange(parts + 1), bounds, totals, indptr, vertices, fanout, loops, starts, room, block_indptr)
     before = 0
     for part, total in enumerate(totals.tolist()):
         block_indptr[bounds[part] + 1 : bounds[part + 1] + 1] += before
@@ -326,7 +322,7 @@ def in_ranges(first: FirstLoop, second: SecondLoop | None, threads: int) -> tupl
     parts = max(1, min(threads * RANGES_PER_THREAD, int(indptr[first.num_dst]) // MIN_EDGES))
     bounds, done = boundaries(indptr[: first.num_dst + 1], parts), np.zeros(parts, np.int64)
     state = np.array([0, 0, second.known if second else 0, 0])
-    last: tuple[np.ndarray | int, ...] = (_NO_MAP, 0, first.vertices, _NO_SOURCES, 0, 0)
+    last: tuple[np.ndarray | int, ...] = (_NO_MAP, 0, first.neighbours, _NO_SOURCES, 0, 0)
     if second is not None:
         last = (second.table, second.base, second.vertices, second.sources, second.hop_base, second.first_foreign)
     with kernel_threads(threads):

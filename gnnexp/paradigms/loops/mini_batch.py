@@ -16,7 +16,6 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Generic, Literal, TypeVar, final
 
-import numba
 from torch import Tensor
 
 from gnnexp.experiment.experiment import Experiment
@@ -25,12 +24,11 @@ from gnnexp.graph.sparse import InputRows
 from gnnexp.paradigms.checks import normalises_by_block
 from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.global_batch import AutogradTrainer, Ready
-from gnnexp.paradigms.loops.pipeline import prepared, prepared_in_stages, prepares_ahead
+from gnnexp.paradigms.loops.pipeline import prepared, prepared_in_stages, sampling_facts, sampling_threads
 from gnnexp.paradigms.loops.rank_batch import RankBatch
 from gnnexp.paradigms.loops.shares import Shares
 from gnnexp.paradigms.loops.targets import Assign
 from gnnexp.placement.exclude import ExcludedEdges, excluded
-from gnnexp.samplers.base import threads_inside
 from gnnexp.tasks.pairs import PairTask
 
 Alone = Literal["nothing", "sampling", "everything"]
@@ -104,27 +102,16 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
                 return replace(ready, own=own.to(self.job.device, ready.batch))
 
         steps = range(first, self.schedule.num_steps)
-        sampler.inside = self._threads(len(steps))[1]
+        sampler.inside = sampling_threads(self.job, len(steps), alone=self._alone != "nothing")[1]
         if self._alone == "sampling":
             return (yield from prepared_in_stages(self.job, steps, draw, finish, self.work))
         threads = min(1, sampler.options.threads) if self._alone == "nothing" else None
         whole = prepared(self.job, steps, lambda step: finish(draw(step)), self.work, threads=threads)
         return (yield from whole)
 
-    def _threads(self, num_steps: int) -> tuple[int, int]:
-        """Most batches that are sampled at the same time, and threads inside each of them."""
-        chosen = self.job.sampler.options
-        at_once = 1
-        if self._alone != "nothing" and prepares_ahead(self.job, num_steps):
-            at_once = max(1, min(chosen.threads, chosen.prefetch))
-        return at_once, min(threads_inside(chosen.threads, at_once), numba.config.NUMBA_NUM_THREADS)
-
     def facts(self) -> Mapping[str, Any]:
         """With several threads, how they sample."""
-        if self.job.sampler.options.threads < 2:
-            return super().facts()
-        at_once, inside = self._threads(self.schedule.num_steps)
-        return {**super().facts(), "sampling": {"batches_at_once": at_once, "threads_in_each": inside}}
+        return {**super().facts(), **sampling_facts(self.job, self.schedule.num_steps, alone=self._alone != "nothing")}
 
     @final
     def to_device(self, batch: Batch, features: InputRows | None, more_bytes: int = 0) -> Batch:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, TypeVar
+
+import numba
 
 from gnnexp.kernels.threads import begin_thread, threads_next_to
 from gnnexp.measure.ledger import Counts, Tally
 from gnnexp.measure.phases import Phase, Stretch
 from gnnexp.paradigms.job import Job
+from gnnexp.samplers.base import threads_inside
 from gnnexp.samplers.pipeline import prefetched, prefetched_in_stages
 
 A = TypeVar("A")
@@ -90,6 +93,28 @@ def prepares_ahead(job: Job, num_steps: int) -> bool:
     A single batch has nothing to overlap with. Trained rows change after every step.
     """
     return job.experiment.train.overlap and num_steps > 1 and job.trained_rows is None
+
+
+def sampling_threads(job: Job, num_steps: int, *, alone: bool = True) -> tuple[int, int]:
+    """Most batches that are sampled at the same time, and threads inside each of them.
+
+    Args:
+        job: job of the rank; `sampler.threads` threads sample.
+        num_steps: number of batches.
+        alone: whether the rank samples without exchanges. Otherwise it samples one batch at a time.
+    """
+    chosen = job.sampler.options
+    ahead = alone and prepares_ahead(job, num_steps)
+    at_once = max(1, min(chosen.threads, chosen.prefetch)) if ahead else 1
+    return at_once, min(threads_inside(chosen.threads, at_once), numba.config.NUMBA_NUM_THREADS)
+
+
+def sampling_facts(job: Job, num_steps: int, *, alone: bool = True) -> Mapping[str, Any]:
+    """What is recorded of `sampling_threads`: nothing with at most one thread."""
+    if job.sampler.options.threads < 2:
+        return {}
+    at_once, inside = sampling_threads(job, num_steps, alone=alone)
+    return {"sampling": {"batches_at_once": at_once, "threads_in_each": inside}}
 
 
 def _aside(job: Job, work: Counts, make: Callable[[A], B], threads: int) -> Callable[[A], Aside[B]]:
