@@ -8,6 +8,7 @@ from pathlib import Path
 
 SCRIPTS = (
     "sampling",
+    "sampling_threads",
     "kernels",
     "epoch",
     "minibatch",

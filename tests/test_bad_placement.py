@@ -12,6 +12,7 @@ from gnnexp.cli.running.prepare import checked_config
 from gnnexp.errors import ConfigError
 
 QUIET = ["tracker=none", "hardware.device=cpu"]
+MANY = ["hardware.threads=1", "sampler.threads=2"]
 TWO, FOUR = ["hardware.workers=2"], ["hardware.workers=4"]
 SPLIT, PUSH, DATA = ["paradigm=split_parallel"], ["paradigm=push_pull"], ["paradigm=data_parallel"]
 CACHED, SHARDED = ["feature_store=cached"], ["feature_store=sharded"]
@@ -46,18 +47,25 @@ BAD: dict[str, tuple[list[str], str, str]] = {
         "paradigm.assign=owner",
     ),
     "split: assign": ([*SPLIT, *TWO, "paradigm.assign=even"], "paradigm.assign", "paradigm.assign="),
-    "split: threads": ([*SPLIT, *TWO, "sampler.threads=2"], "sampler.threads", "sampler.threads=1"),
+    "split: threads": ([*SPLIT, *TWO, *MANY], "sampler.threads", "set sampler.threads=1, or hardware.threads=2"),
+    "data: topology, threads": (
+        [*DATA, *TWO, *MANY, "sampler.topology=partitioned", "paradigm.assign=owner"],
+        "sampler.threads",
+        "sampler.threads=1",
+    ),
+    "data: no overlap, threads": ([*DATA, *MANY, "train.overlap=false"], "sampler.threads", "hardware.threads=2"),
+    "data: batch by batch, threads": ([*DATA, *MANY, "sampler.prefetch=1"], "sampler.threads", "hardware.threads=2"),
+    "push: threads": (
+        [*PUSH, *TWO, "feature_store=sliced", "hardware.threads=2", "sampler.threads=7"],
+        "sampler.threads",
+        "set sampler.threads=2, or hardware.threads=3",
+    ),
     "split: degrees in blocks": ([*SPLIT, *TWO, "model=gcn", "model.degrees=block"], "model.degrees", "degrees=graph"),
     "split: slices": ([*SPLIT, *TWO, "feature_store=sliced"], "feature_store", "feature_store=local"),
     "data: topology, targets anywhere": (
         [*DATA, *TWO, "sampler.topology=partitioned", "paradigm.assign=even"],
         "paradigm.assign",
         "paradigm.assign=owner",
-    ),
-    "data: topology, threads": (
-        [*DATA, *TWO, "sampler.topology=partitioned", "paradigm.assign=owner", "sampler.threads=2"],
-        "sampler.threads",
-        "sampler.threads=1",
     ),
     "data: topology, parts": (
         [*DATA, *TWO, "sampler.topology=partitioned", "paradigm.assign=owner", "partitioner.num_parts=3"],
@@ -68,11 +76,6 @@ BAD: dict[str, tuple[list[str], str, str]] = {
         [*DATA, *TWO, "feature_store=partitioned", "partitioner.num_parts=3"],
         "partitioner.num_parts",
         "num_parts=auto",
-    ),
-    "data: rows, threads": (
-        [*DATA, *TWO, "feature_store=partitioned", "sampler.threads=2"],
-        "sampler.threads",
-        "sampler.threads=1",
     ),
     "reference: topology": (
         [*TWO, "paradigm=dgl_reference", "sampler.topology=partitioned"],
@@ -105,7 +108,6 @@ BAD: dict[str, tuple[list[str], str, str]] = {
         "sampler.topology",
         "sampler.topology=replicated",
     ),
-    "push: threads": ([*PUSH, *TWO, "feature_store=sliced", "sampler.threads=2"], "sampler.threads", "threads=1"),
     "cache: no rows": ([*CACHED, "feature_store.cache.capacity=0"], *CAPACITY),
     "cache: fewer than none": ([*CACHED, "feature_store.cache.capacity=-1"], *CAPACITY),
     "cache: more than all": ([*CACHED, "feature_store.cache.capacity=1.5"], *CAPACITY),
@@ -125,7 +127,6 @@ BAD: dict[str, tuple[list[str], str, str]] = {
         "feature_store.cache.clique",
         "clique=null",
     ),
-    "cache: sharded, threads": ([*SHARDED, *TWO, "sampler.threads=2"], "sampler.threads", "sampler.threads=1"),
     "cache: owned, parts": (
         [*CACHED, *TWO, "feature_store.cache.of=owned", "partitioner.num_parts=4"],
         "partitioner.num_parts",
@@ -178,7 +179,20 @@ GOOD: dict[str, list[str]] = {
     "data on placed rows": [*DATA, *TWO, "feature_store=partitioned"],
     "data with unused parts": [*DATA, *TWO, "partitioner.num_parts=3"],
     "data with an unused vertex-cut": [*DATA, *TWO, "partitioner=libra"],
+    "split on one rank with one core and two batches": [*SPLIT, *MANY],
+    "data with one core and two batches": [*DATA, *TWO, *MANY],
     "data with threads": [*DATA, *TWO, "sampler.threads=2"],
+    "data on a placed topology with threads": [
+        *DATA,
+        *TWO,
+        "sampler.topology=partitioned",
+        "paradigm.assign=owner",
+        "sampler.threads=2",
+    ],
+    "data on placed rows with threads": [*DATA, *TWO, "feature_store=partitioned", "sampler.threads=2"],
+    "split with threads": [*SPLIT, *TWO, "sampler.threads=2"],
+    "push with threads": [*PUSH, *TWO, "feature_store=sliced", "sampler.threads=2"],
+    "a sharded cache with threads": [*SHARDED, *TWO, "sampler.threads=2"],
     "push": [*PUSH, *TWO, "feature_store=sliced"],
     "push gat": [*PUSH, *TWO, "feature_store=sliced", "model=gat"],
     "one row": [*CACHED, "feature_store.cache.capacity=1"],
@@ -202,6 +216,7 @@ TOGETHER = [
             *FOUR,
             "partitioner.num_parts=2",
             "sampler.threads=2",
+            "hardware.threads=1",
             "model=gcn",
             "model.degrees=block",
             "feature_store=sliced",
@@ -214,6 +229,7 @@ TOGETHER = [
             *FOUR,
             "paradigm.group_size=3",
             "sampler.threads=2",
+            "hardware.threads=1",
             *CACHED,
             "feature_store.cache.capacity=lots",
             "feature_store.cache.epochs=0",
@@ -221,7 +237,7 @@ TOGETHER = [
         {"feature_store.cache.capacity", "feature_store.cache.epochs"},  # conflicts come when each choice is right
     ),
     (
-        [*PUSH, *TWO, "model=sage_pool", "sampler.topology=partitioned", "sampler.threads=2"],
+        [*PUSH, *TWO, "model=sage_pool", "sampler.topology=partitioned", *MANY, "sampler.prefetch=1"],
         {"feature_store", "model", "sampler.topology", "sampler.threads"},
     ),
     (
@@ -234,6 +250,7 @@ TOGETHER = [
             *SHARDED,
             "feature_store.cache.clique=3",
             "sampler.threads=2",
+            "hardware.threads=1",
         ],
         {"paradigm.assign", "partitioner.num_parts", "feature_store.cache.clique", "sampler.threads"},
     ),
@@ -245,6 +262,7 @@ TOGETHER = [
             *FOUR,
             "paradigm.group_size=3",
             "sampler.threads=2",
+            "hardware.threads=1",
         ],
         {"partitioner.path"},
     ),

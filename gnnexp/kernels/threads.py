@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numba
 import torch
 
@@ -18,6 +21,17 @@ def begin_thread(device: torch.device, threads: int = 1) -> None:
     numba.set_num_threads(threads)
     if device.type == "cuda":
         torch.cuda.set_device(device)
+
+
+@contextmanager
+def kernel_threads(threads: int) -> Iterator[None]:
+    """Context in which kernels that the calling thread runs have `threads` threads, at most those of the rank."""
+    before = numba.get_num_threads()
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
 
 
 def threads_next_to(device: torch.device, num_threads: int) -> int:

@@ -10,6 +10,7 @@ from gnnexp.errors import ConfigError, Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.feature_stores.local import LocalOptions
 from gnnexp.models.layer import BlockLayer, Layer
+from gnnexp.samplers.base import threads_inside
 from gnnexp.samplers.layerwise import LayerSamplerOptions
 from gnnexp.tasks.base import Task
 
@@ -30,19 +31,24 @@ def part_per_rank_problems(experiment: Experiment, wanted: int | None = None) ->
     ]
 
 
-def batch_thread_problems(experiment: Experiment, always: bool = False) -> list[Problem]:
-    """If ranks communicate to prepare batches, one thread prepares them: all ranks need one order of exchanges."""
-    sampler = experiment.sampler
-    threads = sampler.threads
-    communicates = always or experiment.feature_store.is_collective or sampler.topology == "partitioned"
-    if threads <= 1 or not communicates or experiment.num_ranks == 1:
+def sampling_thread_problems(experiment: Experiment, together: bool = False) -> list[Problem]:
+    """Threads inside a batch are among the threads of the rank.
+
+    Args:
+        experiment: choices of all configuration groups.
+        together: whether ranks exchange vertices to sample a batch, so that each rank samples one batch at a time.
+    """
+    sampler, of_rank = experiment.sampler, experiment.hardware.threads
+    one_by_one = not experiment.train.overlap or together
+    inside = threads_inside(sampler.threads, 1 if one_by_one else sampler.prefetch)
+    if of_rank == 0 or inside <= of_rank:
         return []
     return [
         Problem(
             "sampler.threads",
-            threads,
-            "at most 1: batches are prepared by exchanges between ranks, which need one order",
-            "set sampler.threads=1",
+            sampler.threads,
+            f"{inside} threads work inside a batch, and hardware.threads={of_rank} are all threads of a rank",
+            f"set sampler.threads={of_rank}, or hardware.threads={inside}",
         )
     ]
 

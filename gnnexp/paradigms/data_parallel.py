@@ -20,17 +20,17 @@ from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.sparse import InputRows
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.checks import (
-    batch_thread_problems,
     has_pairs,
     hidden_link_problems,
     hop_by_hop_problems,
     part_per_rank_problems,
     refuses_hidden_links,
+    sampling_thread_problems,
     whole_row_problems,
 )
 from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.global_batch import Ready
-from gnnexp.paradigms.loops.mini_batch import MiniBatchTrainer, approximated
+from gnnexp.paradigms.loops.mini_batch import MiniBatchTrainer, approximated, prepared_alone
 from gnnexp.paradigms.loops.rank_batch import RankBatch
 from gnnexp.paradigms.loops.shares import Shares
 from gnnexp.paradigms.loops.targets import Assign
@@ -78,7 +78,9 @@ class DataParallel(Paradigm):
         """Conflicts. A partitioned topology samples hop by hop, and owners train their targets."""
         problems = [
             *hidden_link_problems(experiment),
-            *batch_thread_problems(experiment),
+            *sampling_thread_problems(
+                experiment, together=experiment.num_ranks > 1 and experiment.sampler.topology == "partitioned"
+            ),
             *whole_row_problems(experiment, "data_parallel"),
         ]
         if self.wants_partition(experiment):
@@ -123,7 +125,8 @@ class DataParallelTrainer(MiniBatchTrainer[Batch, Loaded]):
     """Trains a rank's micro-batches. With a partitioned topology, ranks ask owners for the edges."""
 
     def __init__(self, job: Job, assign: Assign) -> None:
-        super().__init__(job, Shares(job, assign))
+        has_topology = job.sampler.options.topology == "replicated"
+        super().__init__(job, Shares(job, assign), prepared_alone(job, samples=has_topology))
         self._kept: tuple[Tensor, InputRows] | None = None
         self._reads_stored = bool(job.stored_rows)
         self._sample: Callable[[Tensor, BatchKey, int], Batch] = job.sampler.sample

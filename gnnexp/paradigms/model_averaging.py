@@ -28,10 +28,15 @@ from gnnexp.graph.sparse import Rows
 from gnnexp.kernels.pool import Pool
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
-from gnnexp.paradigms.checks import link_problems, plain_feature_problems, whole_topology_problems
+from gnnexp.paradigms.checks import (
+    link_problems,
+    plain_feature_problems,
+    sampling_thread_problems,
+    whole_topology_problems,
+)
 from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.global_batch import AutogradTrainer, Ready
-from gnnexp.paradigms.loops.pipeline import prepared
+from gnnexp.paradigms.loops.pipeline import prepared, sampling_threads
 from gnnexp.paradigms.loops.rank_batch import of_vertices
 from gnnexp.paradigms.parts.active_part import ActivePart, load_part
 from gnnexp.paradigms.parts.allocation import num_parts, parts_of
@@ -109,6 +114,7 @@ class ModelAveraging(Paradigm):
             *plain_feature_problems(experiment, name),
             *whole_topology_problems(experiment, name),
             *link_problems(experiment, name, "the ends of a link are in different parts"),
+            *sampling_thread_problems(experiment),
             *rule_problems(
                 (
                     (eval_every or 0) % every == 0,
@@ -228,6 +234,7 @@ class AveragingTrainer(AutogradTrainer[Local]):
                     self._models.begin(active.number)
                     steps += active.schedule.num_steps
                     of_part = range(active.schedule.num_steps)
+                    active.sampler.inside = sampling_threads(self.job, len(of_part))[1]
                     yield from prepared(self.job, of_part, self._preparing(active, epoch), self.work)
             self._models.end()
             idle = Local(Batch(_NO_TARGETS, (), BatchKey(self.job.experiment.seed, epoch, 0)), None)

@@ -35,10 +35,10 @@ from gnnexp.kernels.crossing import back
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.checks import (
-    batch_thread_problems,
     has_block_layers,
     hidden_link_problems,
     refuses_hidden_links,
+    sampling_thread_problems,
 )
 from gnnexp.paradigms.columns.sliced_layer import Pull, SlicedLayer
 from gnnexp.paradigms.job import Job
@@ -47,14 +47,6 @@ from gnnexp.paradigms.loops.mini_batch import MiniBatchTrainer, approximated
 from gnnexp.paradigms.loops.rank_batch import RankBatch
 from gnnexp.paradigms.loops.shares import Shares
 from gnnexp.paradigms.trainer import Trainer
-
-
-@dataclass(frozen=True, eq=False)
-class Sampled:
-    """A rank's micro-batch, and the first layer's block of every rank's micro-batch."""
-
-    batch: Batch
-    blocks: tuple[Block, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +78,7 @@ class PushPull(Paradigm):
         store, optimizer = experiment.feature_store, experiment.optimizer
         return [
             *hidden_link_problems(experiment),
-            *batch_thread_problems(experiment, always=True),
+            *sampling_thread_problems(experiment),
             *rule_problems(
                 (
                     store.slices,
@@ -133,49 +125,43 @@ class PushPull(Paradigm):
         return PushPullTrainer(job, self.pull)
 
 
-class PushPullTrainer(MiniBatchTrainer[Sampled, Pushed]):
+class PushPullTrainer(MiniBatchTrainer[Batch, Pushed]):
     """Trains a rank's micro-batches, and its columns of the first layer for all ranks. It keeps only those weights."""
 
     def __init__(self, job: Job, pull: Pull) -> None:
-        super().__init__(job, Shares(job, "even"))
+        super().__init__(job, Shares(job, "even"), "sampling")
         assert isinstance(job.store, SlicedStore | SlicedEmbeddingStore)
         dims = job.store.dims
         self.first = job.once.of("sliced layer", lambda: SlicedLayer(job.model, dims, job.comm, pull))
         self.make_gradients(self.first.sliced)  # every rank's batch goes through the slice
 
-    def sample(self, own: RankBatch, key: BatchKey) -> Sampled:
-        """Sample a micro-batch, and push its first block to all ranks."""
+    def sample(self, own: RankBatch, key: BatchKey) -> Batch:
+        """Sample a micro-batch."""
+        return own.seen(self.job.sampler.sample(own.seeds, key, own.global_count))
+
+    def load(self, sampled: Batch) -> Pushed:
+        """Push the first block to all ranks. Load this rank's dimensions of the rows of all blocks."""
+        job, own = self.job, sampled
+        with job.timer.phase("sample"):
+            blocks = self._pushed(own.blocks[0])
+        features = tuple(job.store.read(own.input_ids if block is own.blocks[0] else block.src_ids) for block in blocks)
+        others = [block for rank, block in enumerate(blocks) if rank != job.comm.rank]
+        batch = self.to_device(own, features[job.comm.rank], sum(block.nbytes() for block in others))
+        return Pushed(
+            batch,
+            tuple(batch.blocks[0] if block is own.blocks[0] else block.to(job.device) for block in blocks),
+            features,
+        )
+
+    def _pushed(self, first: Block) -> tuple[Block, ...]:
+        """The first block of every rank's micro-batch. All ranks call this."""
         comm = self.job.batch_comm
-        batch = own.seen(self.job.sampler.sample(own.seeds, key, own.global_count))
-        first = batch.blocks[0]
         sizes, packet = pack_block(first)
         (packet,) = back(packet)
         everyone = comm.swap(sizes.repeat(comm.size, 1))
         packets = comm.all_gather(packet, [int(n) for n in everyone.sum(1)], "topology")
-        return Sampled(
-            batch,
-            tuple(
-                first if rank == comm.rank else unpack_block(packets[rank], row, first)
-                for rank, row in enumerate(everyone)
-            ),
-        )
-
-    def load(self, sampled: Sampled) -> Pushed:
-        """Load this rank's dimensions of the rows of all blocks."""
-        job = self.job
-        own = sampled.batch
-        features = tuple(
-            job.store.read(own.input_ids if block is own.blocks[0] else block.src_ids) for block in sampled.blocks
-        )
-        others = [block for rank, block in enumerate(sampled.blocks) if rank != job.comm.rank]
-        batch = self.to_device(sampled.batch, features[job.comm.rank], sum(block.nbytes() for block in others))
-        return Pushed(
-            batch,
-            tuple(
-                batch.blocks[0] if block is sampled.batch.blocks[0] else block.to(job.device)
-                for block in sampled.blocks
-            ),
-            features,
+        return tuple(
+            first if rank == comm.rank else unpack_block(packets[rank], row, first) for rank, row in enumerate(everyone)
         )
 
     def forward(self, ready: Pushed) -> Tensor:

@@ -27,19 +27,19 @@ from gnnexp.graph.block import BatchKey
 from gnnexp.graph.sparse import Rows
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.checks import (
-    batch_thread_problems,
     block_degree_problems,
     has_pairs,
     hidden_link_problems,
     hop_by_hop_problems,
     part_per_rank_problems,
     refuses_hidden_links,
+    sampling_thread_problems,
     whole_row_problems,
 )
 from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.computed import Computed
 from gnnexp.paradigms.loops.global_batch import Ready
-from gnnexp.paradigms.loops.mini_batch import MiniBatchTrainer, approximated
+from gnnexp.paradigms.loops.mini_batch import MiniBatchTrainer, approximated, prepared_alone
 from gnnexp.paradigms.loops.rank_batch import RankBatch
 from gnnexp.paradigms.loops.shares import GroupShares
 from gnnexp.paradigms.loops.targets import Assign
@@ -118,7 +118,7 @@ class SplitParallel(Paradigm):
         size = self.ranks_together(experiment)
         problems = [
             *hidden_link_problems(experiment),
-            *batch_thread_problems(experiment, always=True),
+            *sampling_thread_problems(experiment, together=size > 1),
             *hop_by_hop_problems(experiment, "split_parallel"),
             *whole_row_problems(experiment, "split_parallel"),
             *block_degree_problems(experiment, "split_parallel"),
@@ -171,7 +171,7 @@ class SplitTrainer(MiniBatchTrainer[SplitBatch, LoadedSplit]):
     """Trains a rank's split of every mini-batch of its group."""
 
     def __init__(self, job: Job, assign: Assign) -> None:
-        super().__init__(job, GroupShares(job, assign))
+        super().__init__(job, GroupShares(job, assign), prepared_alone(job, samples=job.batch_comm.size == 1))
         assert isinstance(job.sampler, LayerSampler)
         self.splitter = splitter(job.sampler, job.shard, job.batch_comm, job.model.num_layers)
 

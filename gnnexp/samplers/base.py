@@ -38,7 +38,11 @@ class SamplerOptions(ABC):
         key: `global` shares draws in the global batch (the paradigm makes keys with `micro = -1`), `micro` makes
             separate draws for every micro-batch.
         topology: `replicated` on every rank, or `partitioned`: a rank has all in-edges of the vertices that it owns.
-        threads: number of threads that prepare batches in the background; 0: a batch is prepared when it is needed.
+        threads: number of threads of a rank that sample, with any number of ranks; batches are the same for any number.
+            Each samples a batch of its own, if `prefetch` allows as many at a time. A rank samples one batch at a time
+            if ranks exchange vertices to sample it, if `train.overlap` is false, or if an epoch is one batch. Threads
+            that are left work inside each batch, at most `hardware.threads` of them (`threads_inside`). 0: one thread,
+            and a batch is prepared when it is needed.
         prefetch: most batches that are ready or in preparation at the same time.
     """
 
@@ -130,12 +134,15 @@ class Sampler(ABC):
     Attributes:
         options: the options that were chosen.
         pool: memory of blocks, for samplers that reuse memory.
+        inside: number of threads that work inside a batch, for samplers whose kernels can use several. The paradigm
+            sets it before it samples.
     """
 
     options: SamplerOptions
 
     def __init__(self, options: SamplerOptions) -> None:
         self.options, self.pool = options, Pool()
+        self.inside = 1
 
     @final
     def topology_of(self, shard: Shard) -> Graph:
@@ -186,6 +193,11 @@ class Sampler(ABC):
             The targets are the destinations of the last block, in the given order. An added self loop is the last edge
             of its destination. It has -1 in `edge_ids`, `occurrence` and `edge_types`, and 1 in `weight` and `scale`.
         """
+
+
+def threads_inside(threads: int, at_once: int) -> int:
+    """Number of threads inside each batch if `threads` sample, and at most `at_once` batches at the same time."""
+    return max(1, threads // max(1, min(threads, at_once)))
 
 
 def largest_degree_of(graph: Graph) -> int:

@@ -1,8 +1,8 @@
-"""Expand targets into blocks on one thread: call the sampling kernels hop by hop, and manage their memory."""
+"""Expand targets into blocks: call the sampling kernels hop by hop, and manage their memory."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,13 +14,19 @@ from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.kernels.pool import Pool
+from gnnexp.kernels.samplers import ordered
 from gnnexp.kernels.samplers import sample as kernels
+from gnnexp.kernels.samplers.ordered import FirstLoop, SecondLoop
 from gnnexp.samplers.base import largest_degree_of
 from gnnexp.samplers.layerwise import Neighbours, values_of_edges
 from gnnexp.samplers.vertex_map import VertexMap, VertexMaps
 
 _ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
 _NOTHING = np.empty(0, np.int64)
+# For hops with fewer destinations or edges, waking a second thread costs more than it saves.
+SERIAL_ROWS, SERIAL_EDGES = 1 << 13, 1 << 15
+# Takes memory `[E]` int32 for the places of a hop's sources.
+Second = Callable[[np.ndarray], SecondLoop]
 
 
 @dataclass
@@ -92,24 +98,25 @@ class Expansion:
             # A fanout above the largest degree takes all edges too, but needs more working memory.
             self._hops = tuple(min(fanout, max(self._largest, 1)) for fanout in hops)
 
-    def blocks(self, seeds: Tensor, hop_keys: Sequence[int]) -> tuple[Block, ...]:
-        """Blocks of a batch, input side first.
+    def blocks(self, seeds: Tensor, hop_keys: Sequence[int], threads: int = 1) -> tuple[Block, ...]:
+        """Blocks of a batch, input side first; the same for any number of threads.
 
         Args:
             seeds: `[T]` unique vertex ids.
             hop_keys: key of the random stream of each hop, target hop first.
+            threads: number of threads that work on each hop.
 
         Raises:
             ValueError: a seed is out of range or repeated.
         """
         with self._maps.lent() as space:
-            return self._expand(space, seeds.to(torch.int64).contiguous().numpy(), hop_keys)
+            return self._expand(space, seeds.to(torch.int64).contiguous().numpy(), hop_keys, threads)
 
     def _workspace(self) -> _Workspace:
         table = torch.zeros(self._graph.num_nodes, dtype=torch.int32).numpy()
         return _Workspace(table, np.empty(0, self._indices.dtype))
 
-    def _expand(self, space: _Workspace, seeds: np.ndarray, hop_keys: Sequence[int]) -> tuple[Block, ...]:
+    def _expand(self, space: _Workspace, seeds: np.ndarray, hop_keys: Sequence[int], threads: int) -> tuple[Block, ...]:
         count = int(seeds.size)
         space.vertices = _grown(space.vertices, count)
         placed = kernels.place_seeds(seeds, space.table, space.base, space.vertices)
@@ -117,7 +124,7 @@ class Expansion:
             raise ValueError(f"seed {seeds[placed]} (number {placed}) is repeated or not in 0..{space.table.size - 1}")
         parts = []
         for fanout, key in zip(self._hops, hop_keys, strict=True):
-            indptr, sources, positions, total = self._hop(space, count, fanout, np.uint64(key))
+            indptr, sources, positions, total = self._hop(space, count, fanout, np.uint64(key), threads)
             parts.append((indptr, sources, positions, count, total))
             count = total
         space.base += count
@@ -127,46 +134,102 @@ class Expansion:
         vertices = torch.from_numpy(kept)
         return tuple(self._block(vertices, *part) for part in reversed(parts))
 
-    def neighbours(self, frontier: Tensor, hop: int, hop_key: int) -> Neighbours:
-        """The draws of one hop without relabelling and without added self loops (`LayerSampler.sample_layer`).
+    def neighbours(
+        self, frontier: Tensor, hop: int, hop_key: int, threads: int = 1, second: Second | None = None
+    ) -> tuple[Neighbours, tuple[int, int]]:
+        """Edges of one hop without added self loops, and what the second loop returns (`LayerSampler.sample_placed`).
 
         Args:
             frontier: `[D]` vertex ids in any order; repetitions are allowed.
             hop: number of the hop, target hop first.
             hop_key: key of the random stream of the hop.
+            threads: number of threads that work on the hop.
+            second: function that takes memory for places and returns the second loop. The edges then have places
+                instead of ids. None: they have ids, and the numbers are zeros.
         """
-        vertices = frontier.contiguous().numpy()
+        vertices, key = frontier.contiguous().numpy(), np.uint64(hop_key)
         with self._maps.lent() as space:
-            indptr, ids, positions = self._draw(space, vertices, vertices.size, self._hops[hop], 0, np.uint64(hop_key))
-        return Neighbours(indptr, torch.from_numpy(ids), **self._of_edges(positions))
+            indptr, ids, positions, counts = self._draw(
+                space, vertices, vertices.size, self._hops[hop], 0, key, threads, second
+            )
+        return Neighbours(indptr, torch.from_numpy(ids), **self._of_edges(positions)), counts
 
     def _hop(
-        self, space: _Workspace, count: int, fanout: int, key: np.uint64
+        self, space: _Workspace, count: int, fanout: int, key: np.uint64, threads: int
     ) -> tuple[Tensor, Tensor, Tensor | None, int]:
         """One hop: `(indptr [D + 1], sources [E], positions [E] or None, number of sources)`."""
-        indptr, ids, positions = self._draw(space, space.vertices, count, fanout, int(self._needs.self_loops), key)
-        most = min(self._graph.num_nodes, count + ids.size)
-        space.check_room(most)
-        space.vertices = _grown(space.vertices, most + 1, keep=count)
-        # Positions overwrite the vertex ids in place, unless ids are wider.
-        sources = ids if ids.dtype == np.int32 else self._pool.empty((ids.size,), np.int32)
-        known = kernels.relabel_sources(ids, space.table, space.base, space.vertices, count, sources)
-        return indptr, torch.from_numpy(sources), positions, known
+
+        def second(sources: np.ndarray) -> SecondLoop:
+            most = min(self._graph.num_nodes, count + sources.size)
+            space.check_room(most)
+            space.vertices = _grown(space.vertices, most + 1, keep=count)
+            return SecondLoop(space.table, space.base, space.vertices, count, sources)
+
+        loops = int(self._needs.self_loops)
+        indptr, ids, positions, (known, _) = self._draw(
+            space, space.vertices, count, fanout, loops, key, threads, second
+        )
+        return indptr, torch.from_numpy(ids), positions, known
 
     def _draw(
-        self, space: _Workspace, vertices: np.ndarray, count: int, fanout: int, loops: int, key: np.uint64
-    ) -> tuple[Tensor, np.ndarray, Tensor | None]:
-        """`(indptr [D + 1], source ids [E], positions [E] or None)` of the edges that `vertices[:count]` draw."""
-        space.starts, space.room = _grown(space.starts, count), _grown(space.room, count)
+        self,
+        space: _Workspace,
+        vertices: np.ndarray,
+        count: int,
+        fanout: int,
+        loops: int,
+        key: np.uint64,
+        threads: int,
+        second: Second | None,
+    ) -> tuple[Tensor, np.ndarray, Tensor | None, tuple[int, int]]:
+        """`(indptr [D + 1], source ids [E], positions [E] or None)` of the edges that `vertices[:count]` draw.
+
+        With a second loop, places are returned instead of ids. The last value is what the loop returns, else zeros.
+        """
         indptr = torch.from_numpy(self._pool.empty((count + 1,), np.int64))
-        total = kernels.count_hop(
-            self._indptr, vertices, count, fanout, loops, space.starts, space.room, indptr.numpy()
-        )
+        total = self._count(space, vertices, count, fanout, loops, indptr.numpy(), threads)
         wanted = self._needs.edge_ids or any(kind is not None for kind in self._kinds.values())
         positions = torch.empty(total, dtype=torch.int64) if wanted else None
         ids = self._pool.empty((total,), self._indices.dtype)
+        # Places overwrite the ids, unless ids are wider.
+        sources = ids if second is None or ids.dtype == np.int32 else self._pool.empty((total,), np.int32)
+        after = None if second is None else second(sources)
+        if threads > 1 and total >= SERIAL_EDGES:
+            first = FirstLoop(
+                self._indices,
+                vertices,
+                self._names,
+                count,
+                fanout,
+                loops,
+                key,
+                space.starts,
+                space.room,
+                indptr.numpy(),
+                self._largest,
+                _NOTHING if positions is None else positions.numpy(),
+                ids,
+            )
+            return indptr, sources, positions, ordered.in_ranges(first, after, threads)
         self._find(space, vertices, count, fanout, loops, key, indptr.numpy(), positions, ids)
-        return indptr, ids, positions
+        return indptr, sources, positions, (0, 0) if after is None else after.run(ids)
+
+    def _count(
+        self,
+        space: _Workspace,
+        vertices: np.ndarray,
+        count: int,
+        fanout: int,
+        loops: int,
+        indptr: np.ndarray,
+        threads: int,
+    ) -> int:
+        """Number of edges that `vertices[:count]` draw; fills `indptr` and the workspace."""
+        space.starts, space.room = _grown(space.starts, count), _grown(space.room, count)
+        arguments = (fanout, loops, space.starts, space.room, indptr)
+        if threads > 1 and count >= SERIAL_ROWS:
+            return ordered.count_in_ranges(self._indptr, vertices, count, *arguments, threads)
+        return int(kernels.count_hop(self._indptr, vertices, 0, count, *arguments))
 
     def _find(
         self,
@@ -184,7 +247,7 @@ class Expansion:
         starts = space.starts
         if fanout < 0:
             places = _NOTHING if positions is None else positions.numpy()
-            kernels.copy_hop(self._indices, vertices, count, loops, starts, indptr, places, ids)
+            kernels.copy_hop(self._indices, vertices, 0, count, loops, starts, indptr, places, ids)
             return
         width = kernels.round_width(fanout)
         space.chosen = _grown(space.chosen, fanout * width)
@@ -200,6 +263,7 @@ class Expansion:
             self._indices,
             vertices,
             self._names,
+            0,
             count,
             fanout,
             loops,

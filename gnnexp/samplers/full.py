@@ -9,7 +9,7 @@ from torch import Tensor
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.shard import Shard
 from gnnexp.samplers.base import Key, Topology
-from gnnexp.samplers.expansion import Expansion
+from gnnexp.samplers.expansion import Expansion, Second
 from gnnexp.samplers.layerwise import LayerSampler, LayerSamplerOptions, Neighbours
 
 
@@ -51,10 +51,18 @@ class FullSampler(LayerSampler):
         last = self._last  # read once, because another thread may replace it
         if last is not None and last[0].dtype == seeds.dtype and last[0].equal(seeds):
             return Batch(seeds, last[1], key, global_count)
-        blocks = self._expansion.blocks(seeds, (0,) * self._num_hops)
+        blocks = self._expansion.blocks(seeds, (0,) * self._num_hops, self.inside)
         self._last = (seeds.clone(), blocks)
         return Batch(seeds, blocks, key, global_count)
 
     def sample_layer(self, frontier: Tensor, hop: int, key: BatchKey) -> Neighbours:
         """All in-edges of the frontier."""
-        return self._expansion.neighbours(frontier, hop, 0)
+        return self._expansion.neighbours(frontier, hop, 0, self.inside)[0]
+
+    def sample_placed(
+        self, frontier: Tensor, hop: int, key: BatchKey, second_loop: Second
+    ) -> tuple[Neighbours, tuple[int, int]]:
+        """The draws of one hop, and their places."""
+        if type(self).sample_layer is not FullSampler.sample_layer:  # draws of a subclass
+            return super().sample_placed(frontier, hop, key, second_loop)
+        return self._expansion.neighbours(frontier, hop, 0, self.inside, second_loop)

@@ -22,7 +22,7 @@ from gnnexp.ops.backends import chosen_kernel, has_nvidia_gpu_build, has_triton,
 from gnnexp.samplers.base import Key, Topology
 from gnnexp.samplers.device_expansion import DeviceExpansion
 from gnnexp.samplers.device_hops import MOST_FANOUT, DeviceTopology, assert_same, hop_key, hop_keys, kernels_for
-from gnnexp.samplers.expansion import Expansion
+from gnnexp.samplers.expansion import Expansion, Second
 from gnnexp.samplers.layerwise import LayerSampler, LayerSamplerOptions, Neighbours
 from gnnexp.tiers.pinned import Use, pinned_array
 
@@ -251,7 +251,7 @@ class FusedSampler(LayerSampler):
         """The blocks of one batch; all hops share one list of vertices."""
         streams = hop_keys(key, self._num_hops)
         if self._on_device is None:
-            return Batch(seeds, self._expansion.blocks(seeds, streams), key, global_count)
+            return Batch(seeds, self._expansion.blocks(seeds, streams, self.inside), key, global_count)
         blocks, ids = self._on_device.blocks(seeds, streams)
         if self._compares and seeds.numel():
             self._compares = False
@@ -269,4 +269,12 @@ class FusedSampler(LayerSampler):
 
     def sample_layer(self, frontier: Tensor, hop: int, key: BatchKey) -> Neighbours:
         """The draws of one hop, on the host."""
-        return self._expansion.neighbours(frontier, hop, hop_key(key, hop))
+        return self._expansion.neighbours(frontier, hop, hop_key(key, hop), self.inside)[0]
+
+    def sample_placed(
+        self, frontier: Tensor, hop: int, key: BatchKey, second_loop: Second
+    ) -> tuple[Neighbours, tuple[int, int]]:
+        """The draws of one hop, and their places."""
+        if type(self).sample_layer is not FusedSampler.sample_layer:  # draws of a subclass
+            return super().sample_placed(frontier, hop, key, second_loop)
+        return self._expansion.neighbours(frontier, hop, hop_key(key, hop), self.inside, second_loop)

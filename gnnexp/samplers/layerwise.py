@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.shard import BlockNeeds, Shard
+from gnnexp.kernels.samplers.ordered import SecondLoop
 from gnnexp.kernels.samplers.sample import append_self_loops, place_seeds, relabel_sources, take_or_missing
 from gnnexp.samplers.base import Sampler, SamplerOptions
 from gnnexp.samplers.vertex_map import VertexMap, VertexMaps
@@ -80,6 +81,23 @@ class LayerSampler(Sampler):
             hop: number of the hop, target hop first.
             key: key of the draws. The draws of a vertex in a hop must not depend on other vertices of the frontier.
         """
+
+    def sample_placed(
+        self, frontier: Tensor, hop: int, key: BatchKey, second_loop: Callable[[np.ndarray], SecondLoop]
+    ) -> tuple[Neighbours, tuple[int, int]]:
+        """The edges that each vertex of the frontier draws, with places instead of ids; and the loop's numbers.
+
+        A sampler may draw and place at the same time, with several threads (`inside`).
+
+        Args:
+            frontier, hop, key: see `sample_layer`.
+            second_loop: function that takes memory `[E]` int32 for the places of sources, and returns the loop that
+                finds them.
+        """
+        drawn = self.sample_layer(frontier, hop, key)
+        places = self.pool.empty((drawn.ids.numel(),), np.int32)
+        counts = second_loop(places).run(drawn.ids.numpy())
+        return drawn._replace(ids=torch.from_numpy(places)), counts
 
     def setup(self, shard: Shard, num_layers: int) -> None:
         """Store the graph of this rank (`topology_of`); a subclass that overrides this method must call it."""

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
+A = TypeVar("A")
 
 
 def prefetched(make: Callable[[int], T], count: int, threads: int, depth: int) -> Generator[T, None, None]:
@@ -29,18 +30,49 @@ def prefetched(make: Callable[[int], T], count: int, threads: int, depth: int) -
         for number in range(count):
             yield make(number)
         return
-    waiting: deque[Future[T]] = deque()
     pool = ThreadPoolExecutor(min(threads, depth), thread_name_prefix="prefetch")
+    yield from _in_order(lambda number: pool.submit(make, number), count, depth, pool)
+
+
+def prefetched_in_stages(
+    draw: Callable[[int], A], finish: Callable[[A], T], count: int, threads: int, depth: int
+) -> Generator[T, None, None]:
+    """Yield `finish(draw(0))`, `finish(draw(1))`, ...: threads draw, and one further thread finishes in order.
+
+    Everything else is as with `prefetched`. So `finish` may exchange data between ranks, and `draw` may not.
+
+    Args:
+        draw: function that several threads may call at the same time.
+        finish: function that takes the results of `draw` in order, one at a time.
+        count: number of results.
+        threads: number of threads that draw, at least 1.
+        depth: number of results that wait, are drawn or are finished, at least 1.
+    """
+    drawing = ThreadPoolExecutor(min(threads, depth), thread_name_prefix="prefetch")
+    finishing = ThreadPoolExecutor(1, thread_name_prefix="exchange")
+
+    def submit(number: int) -> Future[T]:
+        drawn = drawing.submit(draw, number)
+        return finishing.submit(lambda: finish(drawn.result()))
+
+    yield from _in_order(submit, count, depth, drawing, finishing)
+
+
+def _in_order(
+    submit: Callable[[int], Future[T]], count: int, depth: int, *pools: ThreadPoolExecutor
+) -> Generator[T, None, None]:
+    """Results of what is submitted, in order. At the end, the pools are shut down one after the other."""
+    waiting: deque[Future[T]] = deque()
     cancel = True
     try:
         for number in range(min(depth, count)):
-            waiting.append(pool.submit(make, number))
+            waiting.append(submit(number))
         for number in range(depth, count + depth):
             if not waiting:
                 return
             result = waiting.popleft().result()
             if number < count:
-                waiting.append(pool.submit(make, number))
+                waiting.append(submit(number))
             try:
                 yield result
             except GeneratorExit:
@@ -48,4 +80,5 @@ def prefetched(make: Callable[[int], T], count: int, threads: int, depth: int) -
                 raise
             del result  # otherwise it would live until the next result: one batch more than `depth` in memory
     finally:
-        pool.shutdown(wait=True, cancel_futures=cancel)
+        for pool in pools:
+            pool.shutdown(wait=True, cancel_futures=cancel)

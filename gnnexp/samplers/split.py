@@ -18,8 +18,10 @@ from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.shuffle import ShuffleIndex
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.shard import Shard
+from gnnexp.kernels.pool import Pool
+from gnnexp.kernels.samplers.ordered import SecondLoop
 from gnnexp.kernels.samplers.sample import place_seeds
-from gnnexp.kernels.samplers.split import group_by_owner, join_frontier, place_foreign, split_hop, split_table
+from gnnexp.kernels.samplers.split import group_by_owner, join_frontier, place_foreign, split_table
 from gnnexp.samplers.layerwise import LayerSampler, Neighbours, relabelled_block
 from gnnexp.samplers.vertex_map import VertexMap, VertexMaps
 
@@ -66,6 +68,7 @@ class Splitter:
         self._needs = shard.needs
         self._owner = shard.owner.numpy()
         ids = np.empty(0, shard.graph.indices.numpy().dtype)
+        self._dtype = shard.graph.indices.dtype
         self._maps = VertexMaps(lambda: VertexMap(split_table(self._owner, shard.part), ids))
 
     def sample(self, local_targets: Tensor, key: BatchKey, global_count: int) -> SplitBatch:
@@ -78,10 +81,12 @@ class Splitter:
         """
         blocks, shuffles, crossing = [], [], []
         with self._maps.lent() as lent:
-            frontier = Frontier(local_targets, lent)
+            frontier = Frontier(local_targets, lent, self._sampler.pool, alone=self._comm.size == 1)
+            vertices = local_targets.to(self._dtype)
             for hop in range(self._num_hops):
-                drawn = self._sampler.sample_layer(frontier.vertices, hop, key)
-                block, shuffle, crossed = self.split(frontier, drawn)
+                drawn, counts = self._sampler.sample_placed(vertices, hop, key, frontier.second_loop)
+                block, shuffle, crossed = self.split(frontier, drawn, counts)
+                vertices = block.src_ids[: shuffle.num_local]
                 blocks.append(block)
                 shuffles.append(shuffle)
                 crossing.append(crossed)
@@ -89,29 +94,30 @@ class Splitter:
         batch = Batch(local_targets, tuple(reversed(blocks)), key, global_count)
         return SplitBatch(batch, tuple(reversed(shuffles)), tuple(reversed(crossing)))
 
-    def split(self, frontier: Frontier, drawn: Neighbours) -> tuple[Block, ShuffleIndex, int]:
+    def split(self, frontier: Frontier, drawn: Neighbours, counts: tuple[int, int]) -> tuple[Block, ShuffleIndex, int]:
         """Send foreign vertices of the mixed frontier to their owners, and receive own vertices that other ranks drew.
 
         Args:
             frontier: the local frontier, to which new vertices for the next hop are added.
-            drawn: edges that the vertices of the frontier drew.
+            drawn: edges that the vertices of the frontier drew, with places from the second loop of `frontier`.
+            counts: what the second loop returned.
 
         Returns:
             The block of the hop, its shuffle index, and its number of edges with a foreign source.
         """
-        num_dst, sources = frontier.count, np.empty(drawn.ids.numel(), np.int32)
-        foreign = frontier.take_in(drawn.ids.numpy(), sources)
-        counts, grouped = np.zeros(self._comm.size, np.int64), np.empty_like(foreign)
+        num_dst = frontier.count
+        foreign, sources = frontier.take_in(*counts), drawn.ids.numpy()
+        counted, grouped = np.zeros(self._comm.size, np.int64), np.empty_like(foreign)
         places = np.empty(foreign.size, np.int32)
-        group_by_owner(foreign, self._owner, counts, grouped, places)
+        group_by_owner(foreign, self._owner, counted, grouped, places)
 
-        wanted, asked = self._comm.counted_all_to_all(torch.from_numpy(grouped), counts.tolist(), "frontier")
+        wanted, asked = self._comm.counted_all_to_all(torch.from_numpy(grouped), counted.tolist(), "frontier")
         send_rows = frontier.join(wanted.numpy())
 
         crossing = place_foreign(sources, places, frontier.count)
-        src_ids = torch.cat((frontier.vertices, torch.from_numpy(grouped)))
-        block = relabelled_block(drawn, torch.from_numpy(sources), src_ids, num_dst, self._needs)
-        shuffle = ShuffleIndex(torch.from_numpy(send_rows), tuple(asked), tuple(counts.tolist()), frontier.count)
+        src_ids = torch.from_numpy(frontier.followed_by(grouped))
+        block = relabelled_block(drawn, drawn.ids, src_ids, num_dst, self._needs)
+        shuffle = ShuffleIndex(torch.from_numpy(send_rows), tuple(asked), tuple(counted.tolist()), frontier.count)
         return block, shuffle, crossing
 
 
@@ -121,10 +127,19 @@ class Frontier:
     The frontier of every hop is a prefix of the frontier of the next hop.
     """
 
-    def __init__(self, targets: Tensor, lent: VertexMap) -> None:
+    def __init__(self, targets: Tensor, lent: VertexMap, pool: Pool, *, alone: bool = False) -> None:
+        """Begin a batch.
+
+        Args:
+            targets: `[T]` this rank's targets.
+            lent: map of the batch.
+            pool: memory of blocks.
+            alone: whether no vertex is foreign. Then the second loop of one rank's sampling is enough.
+        """
         self._table, self._base, self._hop_base = lent.table, lent.base, lent.base
-        self._lent, self.count = lent, 0
-        self._room = lent.vertices
+        self._lent, self._pool, self._alone = lent, pool, alone
+        self._room, self.count = lent.vertices, 0
+        self._first_foreign = 0
         self._grow(targets.numel() + 1)
         self.count = int(targets.numel())
         seeds = targets.contiguous().numpy()
@@ -132,26 +147,32 @@ class Frontier:
             raise ValueError(f"targets must be unique and in 0..{self._table.size - 1}")
 
     @property
-    def vertices(self) -> Tensor:
-        """`[n]` original ids of the frontier."""
-        return torch.from_numpy(self._room[: self.count].copy())
-
-    @property
     def end(self) -> int:
         """A base that is larger than every entry of the map."""
         return max(self._base + self.count, self._hop_base)
 
-    def take_in(self, ids: np.ndarray, sources: np.ndarray) -> np.ndarray:
-        """Add the sources `ids` `[E]` by `split_hop`; returns the foreign ones `[n]`, valid until the next call."""
-        most = min(self._table.size, self.count + ids.size)
-        self._lent.check_room(max(most, self._hop_base - self._base + min(self._table.size, ids.size)))
-        first_foreign = most + 1
-        self._grow(first_foreign + min(self._table.size, ids.size) + 1)
-        self.count, num_foreign = split_hop(
-            ids, self._table, self._base, self._hop_base, self._room, self.count, first_foreign, sources
-        )
+    def second_loop(self, places: np.ndarray) -> SecondLoop:
+        """What finds `places` `[E]` of a hop's sources in the frontier, and of the foreign ones behind it."""
+        size = places.size
+        most, some = min(self._table.size, self.count + size), min(self._table.size, size)
+        self._lent.check_room(max(most, self._hop_base - self._base + some))
+        self._first_foreign = most + 1
+        self._grow(self._first_foreign + some + 1)
+        splits = 0 if self._alone else self._first_foreign
+        return SecondLoop(self._table, self._base, self._room, self.count, places, self._hop_base, splits)
+
+    def take_in(self, known: int, num_foreign: int) -> np.ndarray:
+        """The foreign sources `[n]` after the second loop, valid until the next one; arguments as the loop returns."""
+        self.count = known
         self._hop_base += num_foreign
-        return self._room[first_foreign : first_foreign + num_foreign]
+        return self._room[self._first_foreign : self._first_foreign + num_foreign]
+
+    def followed_by(self, foreign: np.ndarray) -> np.ndarray:
+        """Original ids of the frontier, and then the `foreign` ones."""
+        # Not torch's copy: see `Expansion`.
+        ids = self._pool.empty((self.count + foreign.size,), self._room.dtype)
+        ids[: self.count], ids[self.count :] = self._room[: self.count], foreign
+        return ids
 
     def join(self, wanted: np.ndarray) -> np.ndarray:
         """Add the vertices `wanted` `[n]` that other ranks drew; returns their places `[n]` int64 in the frontier."""

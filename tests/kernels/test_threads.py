@@ -9,7 +9,7 @@ import numba
 import pytest
 import torch
 
-from gnnexp.kernels.threads import begin_thread, threads_next_to
+from gnnexp.kernels.threads import begin_thread, kernel_threads, threads_next_to
 
 CPU, SECOND = torch.device("cpu"), torch.device("cuda", 1)
 
@@ -17,6 +17,17 @@ CPU, SECOND = torch.device("cpu"), torch.device("cuda", 1)
 def test_a_thread_beside_the_loop_has_one_thread_of_kernels() -> None:
     with ThreadPoolExecutor(1, initializer=begin_thread, initargs=(CPU,)) as pool:
         assert pool.submit(numba.get_num_threads).result() == 1
+
+
+def test_kernels_have_threads_inside_the_context_only_and_never_more_than_the_rank() -> None:
+    before, most = numba.get_num_threads(), numba.config.NUMBA_NUM_THREADS
+    with pytest.raises(KeyError), kernel_threads(1):
+        assert numba.get_num_threads() == 1
+        raise KeyError("in a kernel")
+    assert numba.get_num_threads() == before
+    with kernel_threads(most + 7):
+        assert numba.get_num_threads() == most
+    assert numba.get_num_threads() == before
 
 
 def test_a_thread_works_on_the_gpu_of_its_rank() -> None:

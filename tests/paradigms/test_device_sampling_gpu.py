@@ -145,6 +145,15 @@ CACHED = {"_target_": "gnnexp.feature_stores.static_cache.StaticCacheOptions", "
     [
         ("split", {"threads": 1, "prefetch": 3}, {"train": {"overlap": True}, "measure": "free"}),
         ("data", {**PARTITIONED, "prefetch": 3}, {"train": {"overlap": True}}),
+        (
+            "data",
+            {"threads": 2, "prefetch": 3},
+            {
+                "train": {"overlap": True},
+                "measure": "free",
+                "feature_store": {"_target_": "gnnexp.feature_stores.partitioned.PartitionedOptions"},
+            },
+        ),
         ("split", {"key": "micro"}, {"paradigm": {"group_size": 2}}),
         ("split", {}, {"feature_store": {"tier": "device"}}),
         (

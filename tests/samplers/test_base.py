@@ -7,6 +7,7 @@ from reference_sampling import graph_of
 
 from gnnexp.errors import ConfigError
 from gnnexp.graph.shard import Shard
+from gnnexp.samplers.base import threads_inside
 from gnnexp.samplers.dgl import DGLOptions
 from gnnexp.samplers.full import FullOptions
 from gnnexp.samplers.fused import FusedOptions
@@ -41,3 +42,13 @@ def test_options_are_kept() -> None:
     assert FusedOptions.exact_key
     assert FullOptions.exact_key
     assert not DGLOptions.exact_key
+
+
+@pytest.mark.parametrize(
+    ("threads", "at_once", "expected"),
+    [(0, 1, 1), (1, 2, 1), (2, 1, 2), (2, 2, 1), (4, 2, 2), (5, 2, 2), (3, 7, 1), (8, 3, 2)],
+)
+def test_threads_that_are_left_work_inside_each_batch(threads: int, at_once: int, expected: int) -> None:
+    inside = threads_inside(threads, at_once)
+    assert inside == expected
+    assert inside * max(1, min(threads, at_once)) <= max(1, threads), "never more than were asked for"

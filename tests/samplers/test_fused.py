@@ -7,13 +7,15 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reference_sampling import graph_of, graphs, reference_blocks
 
-from gnnexp.graph.block import Batch, BatchKey
+from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds, Shard
+from gnnexp.kernels.samplers import ordered
+from gnnexp.samplers import expansion
 from gnnexp.samplers.fused import FusedOptions, FusedSampler
 from gnnexp.samplers.pipeline import prefetched
 from gnnexp.testing.graphs import edges_of
@@ -145,6 +147,56 @@ def test_threads_change_nothing(threads: int) -> None:
     expected = [make(step) for step in range(12)]
     made = list(prefetched(make, 12, threads, depth=4))
     assert all(same(a, b) for a, b in zip(expected, made, strict=True))
+
+
+@pytest.fixture
+def tiny_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads inside a batch divide even the smallest hop."""
+    for module, name in (
+        (expansion, "SERIAL_ROWS"),
+        (expansion, "SERIAL_EDGES"),
+        (ordered, "MIN_ROWS"),
+        (ordered, "MIN_EDGES"),
+    ):
+        monkeypatch.setattr(module, name, 1)
+
+
+@given(cases(types=2), FANOUTS, NEEDS, st.sampled_from([2, 3, 8]))
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_threads_inside_a_batch_change_nothing(
+    tiny_ranges: None, case: tuple[Graph, list[int]], fanouts: list[int], needs: BlockNeeds, threads: int
+) -> None:
+    graph, seeds = case
+    targets, one, several = torch.tensor(seeds, dtype=torch.int64), *(sampler_of(graph, fanouts, needs) for _ in "ab")
+    several.inside = threads
+    for step in range(2):
+        key = BatchKey(3, 1, step)
+        first, second = one.sample(targets, key), several.sample(targets, key)
+        for a, b in zip(first.blocks, second.blocks, strict=True):
+            assert arrays_of(a) == arrays_of(b)
+        for hop in range(len(fanouts)):
+            frontier = targets.to(graph.indices.dtype)
+            a, b = (sampler.sample_layer(frontier, hop, key) for sampler in (one, several))
+            assert [kind if kind is None else kind.tolist() for kind in a] == [
+                kind if kind is None else kind.tolist() for kind in b
+            ]
+
+
+def arrays_of(block: Block) -> dict[str, list[float]]:
+    return {name: value.tolist() for name, value in vars(block).items() if isinstance(value, torch.Tensor)}
+
+
+@pytest.mark.parametrize("fanouts", [[15, 10, 5], [40, -1], [7, 7]])
+def test_many_batches_are_the_same_with_threads_inside_and_beside(tiny_ranges: None, fanouts: list[int]) -> None:
+    needs = BlockNeeds(self_loops=True, edge_identity=True)
+    one, several = (sampler_of(power_law_graph(), fanouts, needs) for _ in "ab")
+    several.inside = 2
+
+    def make(step: int) -> Batch:
+        return several.sample(torch.arange(step, 3000, 37), BatchKey(0, 0, step))
+
+    for step, batch in enumerate(prefetched(make, 25, threads=2, depth=3)):
+        assert same(batch, one.sample(torch.arange(step, 3000, 37), BatchKey(0, 0, step)))
 
 
 def test_batches_stay_right_when_the_map_is_used_up() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from gnnexp.samplers.pipeline import prefetched
+from gnnexp.samplers.pipeline import prefetched, prefetched_in_stages
 
 
 @pytest.fixture(autouse=True)
@@ -133,3 +133,64 @@ def test_closing_waits_for_what_runs_and_what_waits() -> None:
 
 def test_without_threads_the_caller_makes_them() -> None:
     assert set(prefetched(lambda _: threading.get_ident(), 3, threads=0, depth=2)) == {threading.get_ident()}
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("depth", [1, 2, 7])
+@pytest.mark.parametrize("count", [0, 1, 6, 40])
+def test_stages_finish_in_order_one_at_a_time(threads: int, depth: int, count: int) -> None:
+    finished, busy = [], threading.Lock()
+
+    def finish(number: int) -> int:
+        assert busy.acquire(blocking=False), "one thread finishes"
+        finished.append((number, threading.get_ident()))
+        busy.release()
+        return -number
+
+    found = list(prefetched_in_stages(lambda number: number, finish, count, threads, depth))
+    assert found == [-number for number in range(count)]
+    assert [number for number, _ in finished] == list(range(count))
+    assert len({thread for _, thread in finished}) == min(count, 1)
+
+
+def test_a_later_draw_waits_for_its_turn_to_be_finished() -> None:
+    later_is_drawn, finished = threading.Event(), []
+
+    def draw(number: int) -> int:
+        if number == 0:
+            assert later_is_drawn.wait(30)
+        else:
+            later_is_drawn.set()
+        return number
+
+    assert list(prefetched_in_stages(draw, lambda n: finished.append(n) or n, 4, threads=2, depth=3)) == [0, 1, 2, 3]
+    assert finished == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("taken", "threads", "depth"), [(1, 1, 1), (1, 2, 3), (2, 3, 2), (4, 2, 2)])
+def test_stages_closed_early_have_made_the_same_results(taken: int, threads: int, depth: int) -> None:
+    drawn, finished = [], []
+    ready = prefetched_in_stages(
+        lambda number: drawn.append(number) or number, lambda n: finished.append(n) or n, 10, threads, depth
+    )
+    for _ in range(taken):
+        next(ready)
+    ready.close()
+    assert sorted(drawn) == finished == list(range(taken + depth))
+
+
+@pytest.mark.parametrize("stage", ["draw", "finish"])
+def test_an_error_of_a_stage_is_raised_in_its_place(stage: str) -> None:
+    def work(name: str) -> Callable[[int], int]:
+        def make(number: int) -> int:
+            if number == 2 and name == stage:
+                raise LookupError("broken batch")
+            return number
+
+        return make
+
+    ready = prefetched_in_stages(work("draw"), work("finish"), 1000, 2, depth=4)
+    assert [next(ready), next(ready)] == [0, 1]
+    with pytest.raises(LookupError, match="broken batch"):
+        next(ready)
+    assert list(ready) == []

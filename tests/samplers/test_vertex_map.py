@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from gnnexp.graph.shard import BlockNeeds
+from gnnexp.kernels.pool import Pool
 from gnnexp.samplers.layerwise import MappedRelabelling, Neighbours
 from gnnexp.samplers.split import Frontier
 from gnnexp.samplers.vertex_map import VertexMap, VertexMaps
@@ -26,12 +27,12 @@ def relabelled(base: int) -> None:
 
 
 def taken_in(base: int) -> None:
-    frontier = Frontier(torch.tensor([0, 1], dtype=torch.int32), new_map(base))
-    frontier.take_in(np.array([3, 4, 5, 6, 7, 3], np.int32), np.empty(6, np.int32))
+    frontier = Frontier(torch.tensor([0, 1], dtype=torch.int32), new_map(base), Pool())
+    frontier.take_in(*frontier.second_loop(np.empty(6, np.int32)).run(np.array([3, 4, 5, 6, 7, 3], np.int32)))
 
 
 def joined(base: int) -> None:
-    frontier = Frontier(torch.tensor([0, 1], dtype=torch.int32), new_map(base))
+    frontier = Frontier(torch.tensor([0, 1], dtype=torch.int32), new_map(base), Pool())
     frontier.join(np.array([3, 4, 5, 6, 7], np.int32))
 
 

@@ -1,8 +1,9 @@
-"""Neighbour sampling straight into CSC: FastSample's fused kernel (section 3.2, Algorithm 1), for one thread.
+"""Neighbour sampling straight into CSC: FastSample's fused kernel (section 3.2, Algorithm 1).
 
 One hop consists of three calls. First, `count_hop` computes the vector R of Algorithm 1 and the memory that the hop
 needs. Then `sample_hop` or `copy_hop` selects edges and reads their sources: the first loop of Algorithm 1. Finally,
-`relabel_sources` turns ids into positions through the map M: the second loop.
+`relabel_sources` turns ids into positions through the map M: the second loop. One thread calls them for the whole hop,
+or several threads for ranges of its destinations (`kernels.samplers.ordered`).
 
 There are three differences to Algorithm 1. Destinations come first among the sources, as in DGL's blocks; Algorithm 1
 drops destinations that are no neighbours. M is not cleared but has a base that moves. A batch keeps one list of
@@ -64,33 +65,36 @@ def place_seeds(seeds: np.ndarray, table: np.ndarray, base: int, vertices: np.nd
 def count_hop(
     indptr: np.ndarray,
     vertices: np.ndarray,
-    num_dst: int,
+    first: int,
+    last: int,
     fanout: int,
     loops: int,
     starts: np.ndarray,
     room: np.ndarray,
     block_indptr: np.ndarray,
 ) -> int:
-    """Count the edges of a hop.
+    """Count the edges of a range of destinations of a hop.
 
     Args:
         indptr: `[V + 1]` int64, in-edges of each vertex in the graph.
-        vertices: vertices of the batch; the first `num_dst` are the destinations.
-        num_dst: D.
+        vertices: vertices of the batch; the first D are the destinations.
+        first, last: the destinations `first` to `last - 1`; 0 and D for the whole hop.
         fanout: most edges per destination, negative for all.
         loops: 1 to count an added self loop per destination, else 0.
         starts: `[>= D]` int64, filled with the position in the graph at which each destination's edges start.
         room: `[>= D]` uint32, filled with degree - fanout, or 0 if all edges are taken.
-        block_indptr: `[D + 1]` int64, filled with the bounds of each destination's edges in the hop.
+        block_indptr: `[D + 1]` int64. Its entries after `first` are filled with the end of each destination's edges
+            among those of the range; entry 0 too if the range begins there.
 
     Returns:
-        E, the number of edges of the hop.
+        The number of edges of the range.
     """
     most = np.int64(fanout) if fanout >= 0 else np.iinfo(np.int64).max
-    block_indptr[0] = 0
-    total, last = np.int64(0), _U(num_dst) - _1
-    for i in range(_U(num_dst)):
-        prefetch(indptr, vertices[min(i + _AHEAD, last)])
+    if first == 0:
+        block_indptr[0] = 0
+    total, furthest = np.int64(0), _U(last) - _1
+    for i in range(_U(first), _U(last)):
+        prefetch(indptr, vertices[min(i + _AHEAD, furthest)])
         vertex = _U(vertices[i])
         start = indptr[vertex]
         degree = indptr[vertex + _1] - start
@@ -210,7 +214,8 @@ def sample_hop(
     indices: np.ndarray,
     vertices: np.ndarray,
     names: np.ndarray,
-    num_dst: int,
+    first: int,
+    last: int,
     fanout: int,
     loops: int,
     key: np.uint64,
@@ -224,13 +229,13 @@ def sample_hop(
     mask: np.uint64,
     neighbours: np.ndarray,
 ) -> None:
-    """Draw the edges of a hop and read their sources.
+    """Draw the edges of a range of destinations of a hop, and read their sources.
 
     Args:
         indices: sources of all edges of the graph.
-        vertices: vertices of the batch; the first `num_dst` are the destinations.
+        vertices: vertices of the batch; the first D are the destinations.
         names: `[V]` original id of every vertex of the graph, empty if vertices have their original ids.
-        num_dst: D.
+        first, last: the destinations `first` to `last - 1`; 0 and D for the whole hop.
         fanout: f >= 1.
         loops: 1 to add a self loop as the last edge of every destination, else 0.
         key: key of this hop's random stream.
@@ -242,10 +247,10 @@ def sample_hop(
         mask: 2^64 - 1, or 2^k - 1 for a ring.
         neighbours: `[E]`, filled with the source vertex of each edge (dtype of `indices`).
     """
-    size, most = _U(num_dst), _U(fanout)
+    size, most = _U(last), _U(fanout)
     width = _U(round_width(fanout))
-    previous = _0
-    for drawn in range(_0, size + width, width):
+    previous = _U(first)
+    for drawn in range(_U(first), size + width, width):
         end = min(drawn + width, size)
         if drawn < size:
             if fanout < LARGE_FANOUT:
@@ -256,8 +261,8 @@ def sample_hop(
             _place_draws(
                 drawn, count, width, loops, vertices, starts, room, block_indptr, chosen, indices, positions, mask
             )
-        first, last = _U(block_indptr[previous]), _U(block_indptr[min(drawn, size)])
-        _read_neighbours(first, last, indices, positions, mask, neighbours)
+        edge, past = _U(block_indptr[previous]), _U(block_indptr[min(drawn, size)])
+        _read_neighbours(edge, past, indices, positions, mask, neighbours)
         previous = min(drawn, size)
 
 
@@ -265,7 +270,8 @@ def sample_hop(
 def copy_hop(
     indices: np.ndarray,
     vertices: np.ndarray,
-    num_dst: int,
+    first: int,
+    last: int,
     loops: int,
     starts: np.ndarray,
     block_indptr: np.ndarray,
@@ -273,9 +279,9 @@ def copy_hop(
     neighbours: np.ndarray,
 ) -> None:
     """`sample_hop` without a fanout: all edges in canonical order; `positions` `[E]`, or empty if not needed."""
-    last = _U(num_dst) - _1
-    for i in range(_U(num_dst)):
-        prefetch(indices, starts[min(i + _AHEAD, last)])
+    furthest = _U(last) - _1
+    for i in range(_U(first), _U(last)):
+        prefetch(indices, starts[min(i + _AHEAD, furthest)])
         edge, end = _U(block_indptr[i]), _U(block_indptr[i + _1] - loops)
         start = _U(starts[i])
         for j in range(end - edge):

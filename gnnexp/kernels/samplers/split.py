@@ -1,4 +1,4 @@
-"""Online splitting of a sampled hop: one table look-up per edge (GSplit, sections 3 and 4), for one thread.
+"""Online splitting of a sampled hop: one table look-up per edge (GSplit, sections 3 and 4).
 
 A vertex is local if this rank's part owns it, else foreign. Local vertices have a place in the batch's local frontier,
 which only grows from hop to hop. Foreign vertices have a place among the foreign sources of the current hop. One int32
@@ -36,6 +36,7 @@ def split_hop(
     room: np.ndarray,
     num_local: int,
     first_foreign: int,
+    num_foreign: int,
     sources: np.ndarray,
 ) -> tuple[int, int]:
     """Separate local from foreign sources, and give each source its place.
@@ -51,6 +52,7 @@ def split_hop(
             the foreign sources in order of first appearance, with space for E + 1.
         num_local: number of local vertices so far.
         first_foreign: position in `room` of the first foreign source.
+        num_foreign: number of foreign sources of the hop so far.
         sources: `[E]` int32, filled with the place in the local frontier, or -1 - the place among the foreign sources.
 
     Returns:
@@ -58,7 +60,7 @@ def split_hop(
     """
     last = _U(neighbours.size) - _1
     start, shift, behind = np.int64(base), np.int64(hop_base) - np.int64(base), np.int64(first_foreign)
-    local, foreign = np.int64(num_local), np.int64(0)
+    local, foreign = np.int64(num_local), np.int64(num_foreign)
     for edge in range(_U(neighbours.size)):
         prefetch(table, neighbours[min(edge + _AHEAD, last)])
         vertex = neighbours[edge]
@@ -178,7 +180,7 @@ def warm_up() -> None:
         owner = np.zeros(2, kind)
         group_by_owner(none, owner, np.zeros(1, np.int64), none, none)
         split_table(owner, 0)
-    split_hop(none, table, 1, 1, ids, 0, 0, none)
+    split_hop(none, table, 1, 1, ids, 0, 0, 0, none)
     join_frontier(none, table, 1, ids, 0, np.empty(0, np.int64))
     place_foreign(none, none, 0)
     for values in (none, np.empty(0, np.int64)):

@@ -11,10 +11,10 @@ which rank computes the vertices that a loss reads. A subclass defines three met
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Generic, TypeVar, final
+from typing import Any, Generic, Literal, TypeVar, final
 
 from torch import Tensor
 
@@ -24,13 +24,14 @@ from gnnexp.graph.sparse import InputRows
 from gnnexp.paradigms.checks import normalises_by_block
 from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.global_batch import AutogradTrainer, Ready
-from gnnexp.paradigms.loops.pipeline import prepared
+from gnnexp.paradigms.loops.pipeline import prepared, prepared_in_stages, sampling_facts, sampling_threads
 from gnnexp.paradigms.loops.rank_batch import RankBatch
 from gnnexp.paradigms.loops.shares import Shares
 from gnnexp.paradigms.loops.targets import Assign
 from gnnexp.placement.exclude import ExcludedEdges, excluded
 from gnnexp.tasks.pairs import PairTask
 
+Alone = Literal["nothing", "sampling", "everything"]
 S = TypeVar("S")
 R = TypeVar("R", bound=Ready)
 
@@ -44,13 +45,17 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
     Args:
         job: job of the rank.
         shares: which rank trains which targets of a global batch.
+        alone: what this rank prepares without exchanges with others, so that several threads may do it: `nothing`;
+            `sampling`, if `Shares.rank_batch` and `sample` exchange nothing; `everything`, if `load` does not either.
+            A single rank prepares everything alone.
     """
 
     resumes_within_epoch = True  # batches are a pure function of (seed, epoch, step)
 
-    def __init__(self, job: Job, shares: Shares) -> None:
+    def __init__(self, job: Job, shares: Shares, alone: Alone = "nothing") -> None:
         super().__init__(job)
         self.shares = shares
+        self._alone: Alone = "everything" if job.comm.size == 1 else alone
         self._crossed: tuple[Block, ...] | None = None
 
     # --- what a paradigm says --------------------------------------------------------------------------------------
@@ -70,13 +75,16 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
 
     # --- the iteration ---------------------------------------------------------------------------------------------
     def batches(self, epoch: int, first: int = 0) -> Generator[R, None, None]:
-        """This rank's part of every global batch, sampled and loaded."""
+        """This rank's part of every global batch, sampled and loaded.
+
+        Several threads do what needs no other rank. One thread does the rest: all ranks need one order of exchanges.
+        """
         timer, sampler, seed = self.job.timer, self.job.sampler, self.job.experiment.seed
         with timer.phase("sample"):
             targets_of = self.shares.targets_of(self.schedule, epoch)
         micro = self.shares.drawing_unit if sampler.options.key == "micro" else -1
 
-        def prepare(step: int) -> R:
+        def draw(step: int) -> tuple[RankBatch, S]:
             key = BatchKey(seed, epoch, step)
             with timer.phase("sample"):
                 targets, batch = targets_of(step)
@@ -84,13 +92,26 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
                     own = self.shares.rank_batch(targets, batch, key)
                     if (hidden := self._hidden(batch)) is not None:
                         own = replace(own, hidden=hidden)
-                sampled = self.sample(own, key if micro < 0 else replace(key, micro=micro))
+                return own, self.sample(own, key if micro < 0 else replace(key, micro=micro))
+
+        def finish(drawn: tuple[RankBatch, S]) -> R:
+            own, sampled = drawn
             with timer.phase("load"):
                 self.count_crossing(own.examples.nbytes)
                 ready = self.load(sampled)
                 return replace(ready, own=own.to(self.job.device, ready.batch))
 
-        return (yield from prepared(self.job, range(first, self.schedule.num_steps), prepare, self.work))
+        steps = range(first, self.schedule.num_steps)
+        sampler.inside = sampling_threads(self.job, len(steps), alone=self._alone != "nothing")[1]
+        if self._alone == "sampling":
+            return (yield from prepared_in_stages(self.job, steps, draw, finish, self.work))
+        threads = min(1, sampler.options.threads) if self._alone == "nothing" else None
+        whole = prepared(self.job, steps, lambda step: finish(draw(step)), self.work, threads=threads)
+        return (yield from whole)
+
+    def facts(self) -> Mapping[str, Any]:
+        """With several threads, how they sample."""
+        return {**super().facts(), **sampling_facts(self.job, self.schedule.num_steps, alone=self._alone != "nothing")}
 
     @final
     def to_device(self, batch: Batch, features: InputRows | None, more_bytes: int = 0) -> Batch:
@@ -108,6 +129,13 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
             if batch.far_bytes is not None:
                 self.count("tier/h2d_bytes_topology", batch.far_bytes)
         return batch.to(self.job.device)
+
+
+def prepared_alone(job: Job, *, samples: bool) -> Alone:
+    """What a rank prepares alone if it `samples` alone: everything, unless reads of rows are collective."""
+    if not samples:
+        return "nothing"
+    return "sampling" if job.experiment.feature_store.is_collective else "everything"
 
 
 def approximated(experiment: Experiment, assign: Assign) -> str:

@@ -27,7 +27,7 @@ def offsets(vertices: np.ndarray, degree: int, fanout: int, key: int, ring: bool
     indices = np.tile(np.arange(degree, dtype=np.int32), size)
     count, taken = vertices.size, min(degree, fanout)
     starts, room, block_indptr = np.empty(count, np.int64), np.empty(count, np.uint32), np.empty(count + 1, np.int64)
-    total = sample.count_hop(indptr, vertices, count, fanout, 0, starts, room, block_indptr)
+    total = sample.count_hop(indptr, vertices, 0, count, fanout, 0, starts, room, block_indptr)
     assert total == count * taken
     width = sample.round_width(fanout)
     space = 1 << (2 * width * fanout - 1).bit_length() if ring else total
@@ -36,6 +36,7 @@ def offsets(vertices: np.ndarray, degree: int, fanout: int, key: int, ring: bool
         indices,
         vertices,
         vertices[:0],
+        0,
         count,
         fanout,
         0,

@@ -36,7 +36,7 @@ def test_hops_of_batches_equal_lists(data: st.DataObject) -> None:
                 if vertex not in seen:
                     seen.append(vertex)
                 expected.append(seen.index(vertex) if mine else -1 - seen.index(vertex))
-            count, num_foreign = split_hop(found, table, base, hop_base, room, count, 100, sources)
+            count, num_foreign = split_hop(found, table, base, hop_base, room, count, 100, 0, sources)
             hop_base += num_foreign
             assert room[:count].tolist() == local
             assert room[100 : 100 + num_foreign].tolist() == foreign
