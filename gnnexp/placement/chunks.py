@@ -63,6 +63,11 @@ class ChunkCost:
             per_src=4 + 8 + _COPIES_IN * width * itemsize,
         )
 
+    def with_keys(self, num_weights: int, itemsize: int) -> ChunkCost:
+        """The cost if rows have keys, and edges have scores, peaks and weights of their own."""
+        keys, scores = 6 * num_weights * itemsize, 3 * num_weights * itemsize
+        return replace(self, per_dst=self.per_dst + keys, per_edge=self.per_edge + scores, per_src=self.per_src + keys)
+
     def with_products(self, num_weights: int, itemsize: int) -> ChunkCost:
         """The cost if weights that are not static are multiplied with weights of the graph.
 

@@ -735,9 +735,9 @@ def test_the_load_is_even(ranks, mode):
     assert max(sent) * size / sum(sent) <= worst
 
 
-def _probed(config: dict[str, Any]) -> tuple[int, dict[str, int]]:
+def _probed(config: dict[str, Any], classes: int = 24) -> tuple[int, dict[str, int]]:
     with tempfile.TemporaryDirectory() as folder:
-        graph = nasty_graph(3000, 40000, 64, 24)
+        graph = nasty_graph(3000, 40000, 64, classes)
         job, trainer = assembled(config, Artifacts(graph), Path(folder), read_environment())
         assert isinstance(trainer, ColumnTrainer)
         memory = probe_memory(job)
@@ -765,6 +765,27 @@ def test_chunks_stay_within_the_budget(ranks, model, mode, pipeline):
     config["paradigm"] |= {"chunks": None, "device_memory": budget, "order": order}
     for chunks, memory in ranks(2).run(_probed, config):
         assert 1 < chunks < 200, "a budget that matters, and is made use of"
+        assert budget / 10 < memory["device_peak_bytes"] <= budget
+
+
+@pytest.mark.parametrize(
+    ("mode", "classes", "heads", "work"),
+    combinations(
+        ["coupled", "decoupled"],
+        [2, 4, 8, 16],
+        [1, 4, 8],
+        ["shared", "replicated"],
+        quick=lambda *case: case in (("decoupled", 2, 4, "shared"), ("decoupled", 8, 8, "replicated")),
+    ),
+)
+def test_chunks_of_few_columns_have_room_for_their_keys(ranks, mode, classes, heads, work):
+    budget = 900_000 if mode == "decoupled" and heads == 1 else 3_500_000
+    config = _config("gat", mode, "float32", model={"hidden": 8 * heads if mode == "decoupled" else 8, "heads": heads})
+    config["paradigm"] |= {"chunks": None, "device_memory": budget}
+    if mode == "decoupled":
+        config["paradigm"]["attention_work"] = work
+    for chunks, memory in ranks(2).run(_probed, config, classes):
+        assert 1 < chunks < 400
         assert budget / 10 < memory["device_peak_bytes"] <= budget
 
 

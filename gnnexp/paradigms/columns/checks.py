@@ -96,6 +96,10 @@ def column_problems(
     return list(chunking.data_problems(facts, [cost], model.needs.self_loops))
 
 
+# With fewer columns on a rank, a row's keys and an edge's scores take more than what copies of rows leave unused.
+_NARROW = 8
+
+
 def chunk_cost(
     layers: Sequence[Layer],
     ranks: int,
@@ -123,5 +127,7 @@ def chunk_cost(
     edge_columns = -(-max(layer.traits.edge_columns for layer in layers) // ranks)
     num_weights = max(layer.num_weights for layer in layers)
     cost = ChunkCost.of(width, width, num_weights, dtype.itemsize, edge_columns)
+    if width < _NARROW and any(layer.traits.kind == "projected" for layer in layers):
+        cost = cost.with_keys(num_weights, dtype.itemsize)
     static = all(layer.traits.kind == "static" for layer in layers)
     return cost.with_products(num_weights, dtype.itemsize) if weighted and not static else cost
