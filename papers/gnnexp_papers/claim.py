@@ -89,6 +89,21 @@ class Cells:
 
 
 @dataclass(frozen=True)
+class Mechanism:
+    """Runs of some systems with a mechanism that the paper's way lacks. The claim is evaluated with them in addition.
+
+    Attributes:
+        systems: systems whose runs are replaced.
+        sweeps: sweeps with the runs that replace them.
+        where: config keys and values that these runs must have.
+    """
+
+    systems: Sequence[str]
+    sweeps: Sequence[str]
+    where: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Check:
     """How a claim is decided from the runs of sweeps.
 
@@ -121,6 +136,7 @@ class Check:
             nothing.
         lower_bound: what the values leave out. Values below the published range then decide nothing.
         by_construction: why no count could refute the claim; the claim is then shown.
+        mechanisms: mechanisms by name. The page shows what the claim gives with each; the verdict is that without.
     """
 
     sweeps: Sequence[str]
@@ -146,6 +162,7 @@ class Check:
     unpriced: str = ""
     lower_bound: str = ""
     by_construction: str = ""
+    mechanisms: Mapping[str, Mechanism] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -232,6 +249,11 @@ def _check(claim: str, item: Mapping[str, Any], problems: list[Problem]) -> Chec
     parts: dict[str, Any] = {"alike": tuple(item.get("alike", ALIKE))}
     if "cells" in item:
         parts["cells"] = Cells(**item["cells"])
+    if "mechanisms" in item:
+        parts["mechanisms"] = {
+            name: Mechanism(tuple(one["systems"]), tuple(one["sweeps"]), _side(one.get("where", {})))
+            for name, one in item["mechanisms"].items()
+        }
     if "counts" in item:
         parts["counts"] = tuple(_count(claim, one, problems) for one in item["counts"])
     rest = {key: value for key, value in item.items() if key in known and key not in (*sides, *parts)}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gnnexp.record.runs import RecordedRun
 from gnnexp.reports.expression import evaluate
 from gnnexp_papers.chance import is_chance, is_of_balance, with_chance
-from gnnexp_papers.claim import Check, Claim, Expects
+from gnnexp_papers.claim import Check, Claim, Expects, Mechanism
 from gnnexp_papers.machines import can_estimate, fits, flaw_of_seconds, of_seconds, seconds_there
 from gnnexp_papers.pairs import Found, compare, matches
 from gnnexp_papers.standin import (
@@ -39,6 +39,7 @@ class Outcome:
             nothing can be estimated.
         counts: counts of the synthetic graphs that the claim depends on, with the paper's counts.
         uncounted: pairs of further systems, on the machine that decides; no verdict counts them.
+        mechanisms: what the claim gives with each mechanism of its check, by name.
     """
 
     claim: Claim
@@ -46,6 +47,7 @@ class Outcome:
     estimated: Sequence[Found]
     counts: Sequence[Counted] = ()
     uncounted: Sequence[Found] = ()
+    mechanisms: Mapping[str, Outcome] = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:
@@ -93,7 +95,33 @@ def needs_estimate(claim: Claim) -> bool:
 
 
 def outcome(claim: Claim, runs_of: Mapping[str, Sequence[RecordedRun]]) -> Outcome:
-    """Evaluate a claim on the finished runs of its sweeps."""
+    """Evaluate a claim on the finished runs of its sweeps, also with its mechanisms."""
+    plain = _outcome(claim, runs_of)
+    check = claim.check
+    if check is None or not check.mechanisms:
+        return plain
+    found = {name: _outcome(*with_mechanism(claim, check, one, runs_of)) for name, one in check.mechanisms.items()}
+    return replace(plain, mechanisms={name: one for name, one in found.items() if one.measured})
+
+
+def with_mechanism(
+    claim: Claim, check: Check, mechanism: Mechanism, runs_of: Mapping[str, Sequence[RecordedRun]]
+) -> tuple[Claim, dict[str, list[RecordedRun]]]:
+    """The claim, and runs by sweep, in which runs with a mechanism take the place of those of its systems."""
+    others = {
+        sweep: [run for run in runs_of.get(sweep, ()) if run.value("system") not in mechanism.systems]
+        for sweep in check.sweeps
+    }
+    replacing = {
+        f"{sweep} with a mechanism": [run for run in runs_of.get(sweep, ()) if matches(run, mechanism.where)]
+        for sweep in mechanism.sweeps
+    }
+    own = replace(check, sweeps=[*others, *replacing], mechanisms={})
+    counted_on = {count_sweep: list(runs_of[count_sweep]) for count_sweep in runs_of if count_sweep not in others}
+    return replace(claim, check=own), {**counted_on, **others, **replacing}
+
+
+def _outcome(claim: Claim, runs_of: Mapping[str, Sequence[RecordedRun]]) -> Outcome:
     check = claim.check
     if check is None:
         return Outcome(claim, (), ())

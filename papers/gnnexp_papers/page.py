@@ -65,7 +65,8 @@ def sweeps_of(claims: Sequence[Claim]) -> tuple[str, ...]:
     """The sweeps whose runs the claims need."""
     checks = [claim.check for claim in claims if claim.check]
     counted = [sweep for check in checks for count in check.counts or () for sweep in count.sweeps]
-    return tuple(dict.fromkeys([*(sweep for check in checks for sweep in check.sweeps), *counted]))
+    mechanisms = [sweep for check in checks for one in check.mechanisms.values() for sweep in one.sweeps]
+    return tuple(dict.fromkeys([*(sweep for check in checks for sweep in check.sweeps), *counted, *mechanisms]))
 
 
 def _row(one: Outcome) -> tuple[str, ...]:
@@ -85,10 +86,13 @@ def _row(one: Outcome) -> tuple[str, ...]:
 
 
 def _cells(one: Outcome) -> tuple[str, str]:
-    """The measured and the estimated cell. Uncounted pairs are appended to the cell that decides."""
+    """The measured and the estimated cell. Uncounted pairs and mechanisms are appended to the cell that decides."""
     cells = [_measured_cell(one.claim, one.measured), _cell(one.claim, one.estimated)]
     if one.uncounted:
         cells[needs_estimate(one.claim)] += f"; not counted: {_cell(one.claim, one.uncounted)}"
+    for name, other in one.mechanisms.items():
+        found = other.estimated if needs_estimate(one.claim) else other.measured
+        cells[needs_estimate(one.claim)] += f"; **{name}: {_cell(one.claim, found)} ({other.verdict})**"
     return cells[0], cells[1]
 
 
