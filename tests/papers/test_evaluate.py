@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gnnexp.record.runs import RecordedRun
-from gnnexp_papers.claim import Check, Claim, Expects, claiming_papers, claims_of
+from gnnexp_papers.claim import Check, Claim, Expects, Mechanism, claiming_papers, claims_of
 from gnnexp_papers.evaluate import outcome, taken
 from gnnexp_papers.page import evaluated, make_table, published_cell, sweeps_of
 from gnnexp_papers.pairs import compare
@@ -212,6 +212,28 @@ def test_the_page() -> None:
     assert first[3] == "1.5 to 2.5" and first[4] == "1.6 (b: slow over fast) to 2 (a: slow over fast), 2 pairs"
     assert first[6] == "holds" and second[6] == "not checked" and second[9] == "a reason a note" and first[8] == "–"
     assert "2 claims: 1 holds, 1 not checked." in table.caption and sweeps_of(claims) == ("s",)
+
+
+def test_a_mechanism_takes_the_place_of_its_systems_runs_and_changes_no_verdict() -> None:
+    mechanisms = {
+        "faster": Mechanism(("fast",), ("m",), {"model.hidden": ("4",)}),
+        "never run": Mechanism(("fast",), ("n",)),
+    }
+    claim = claim_of(check_of(mechanisms=mechanisms))
+    runs = {"s": [run_of("slow", 6), run_of("fast", 3)], "m": [run_of("fast", 1), run_of("fast", 1, graph="b")]}
+    found = outcome(claim, runs)
+    assert found.verdict == outcome(claim_of(check_of()), runs).verdict == "holds"
+    assert [one.value for one in found.measured] == [2]
+    ((name, other),) = found.mechanisms.items()
+    assert name == "faster" and [one.value for one in other.measured] == [6] and other.verdict == "exceeds"
+    (row,) = make_table([found]).rows
+    assert row[4] == "2 (slow over fast); **faster: 6 (slow over fast) (exceeds)**"
+    assert sweeps_of([claim]) == ("s", "m", "n")
+
+
+def test_runs_of_a_mechanism_have_its_options() -> None:
+    claim = claim_of(check_of(mechanisms={"wide": Mechanism(("fast",), ("m",), {"model.hidden": ("8",)})}))
+    assert not outcome(claim, {"s": [run_of("slow", 6)], "m": [run_of("fast", 1)]}).mechanisms
 
 
 @pytest.mark.parametrize(
