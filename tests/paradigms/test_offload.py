@@ -328,6 +328,24 @@ def test_weights_are_a_part_of_the_budget(ranks, model, way):
     assert bounds[0] < bounds[1]
 
 
+def _dense(heads: int, way: str) -> tuple[int, int]:
+    graph = nasty_graph(200, 40000, 13, 4)
+    config = _config("gat", way, 2, "float32", model={"heads": heads, "hidden": 16, "kernel": "numba"})
+    with tempfile.TemporaryDirectory() as folder:
+        job, trainer = assembled(config, Artifacts(graph, parts(graph, 1)), Path(folder), read_environment())
+        peak = probe_memory(job)["device_peak_bytes"]
+        job.comm.release()
+    return peak, trainer.facts()["chunk_bytes_bound"]
+
+
+@pytest.mark.parametrize("heads", [1, 2, 8])
+@pytest.mark.parametrize("way", ["both", "base_outputs"])
+def test_attention_over_many_edges_is_within_the_bound(ranks, way, heads):
+    """200 edges for every vertex: what an edge takes decides."""
+    ((peak, bound),) = ranks(1).run(_dense, heads, way)
+    assert 0.3 * bound < peak <= bound
+
+
 @pytest.mark.parametrize("factor", [1, 3])
 def test_chunks_are_sought_for_sums_where_rows_that_cross_decide(ranks, factor):
     """Running a layer again takes more of the tier than its sums do, and is chosen only where it fits as well."""

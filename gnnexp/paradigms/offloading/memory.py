@@ -126,7 +126,8 @@ def _cost(work: LayerWork, index: int, size: int) -> ChunkCost | None:
     if not isinstance(layer, Layer):
         return None
     keyed = layer.traits.kind == "projected"
-    weights = 0 if type(layer).edge_weight is Layer.edge_weight else 3 * layer.num_weights * size
+    copies = 5 if keyed else 3  # attention: scores, weights, dropped weights, and the gradients of two of them
+    weights = 0 if type(layer).edge_weight is Layer.edge_weight else copies * layer.num_weights * size
     if work.weighted:  # the weight as a value, its product with the source's weight, and sums in float64
         weights += 12 + 3 * size
         if layer.traits.kind != "static" and layer.traits.edge_projection is None:  # products, and their gradients
