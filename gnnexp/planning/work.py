@@ -188,12 +188,18 @@ def _pipeline(run: RecordedRun, dims: list[int], ranks: int, chunks: int) -> dic
     The split before the propagation, and its mirror image backward, overlap with nothing. A row is sent with the chunk
     that first reads it, and the first chunk reads nearly all rows. We counted 95 to 100 % of the rows with 4 chunks of
     the stand-ins of Reddit, ogbn-products, ogbn-papers and Friendster. With 13 chunks of ogbn-papers it is 63 %, so the
-    overlap is a lower bound there.
+    overlap is a lower bound there. With `dense_blocks`, the split of a block and its mirror image overlap with dense
+    updates of another block, so all four exchanges count.
     """
-    if not run.config.get("paradigm", {}).get("pipeline") or chunks == 1:
+    options = run.config.get("paradigm", {})
+    if not options.get("pipeline") or chunks == 1:
         return {}
     rows = _known(run, f"work/vertices_layer{len(dims) - 1}") / ranks
-    return {"pipelined": chunks, "pipelined_bytes": 2 * rows * dims[-1] * ITEMSIZE * (ranks - 1) / ranks}
+    one = rows * dims[-1] * ITEMSIZE * (ranks - 1) / ranks
+    blocks = int(options.get("dense_blocks") or 1)
+    if blocks == 1:
+        return {"pipelined": chunks, "pipelined_bytes": 2 * one}
+    return {"pipelined": min(chunks, blocks), "pipelined_bytes": 4 * one}
 
 
 def num_steps(run: RecordedRun) -> int:

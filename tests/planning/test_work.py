@@ -163,6 +163,8 @@ def test_decoupled_sums_are_of_outputs_and_pass_behind_each_other() -> None:
     assert work.gathered_bytes == pytest.approx(2 * 4 * 4 * (300 * 1.5 + 200))
     # The gather and its mirror image, of 4 columns of the 25 vertices of a rank, half of which stay; no split.
     assert (work.pipelined, work.pipelined_bytes, work.chunked) == (4, 2 * 25 * 4 * 4 / 2, True)
+    blocks = work_of(run_of(paradigm={"mode": "decoupled", "pipeline": True, "chunks": 4, "dense_blocks": 3}))
+    assert (blocks.pipelined, blocks.pipelined_bytes) == (3, 2 * work.pipelined_bytes), "the split and its mirror, too"
 
 
 def test_halo_rows_are_projected_too() -> None:
