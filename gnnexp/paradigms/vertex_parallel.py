@@ -33,11 +33,13 @@ from gnnexp.paradigms.vertices.checks import (
     held_graph,
     kept_rows,
     part_and_halo,
+    sent_rows_problems,
     vertex_cut_problems,
     vertex_problems,
 )
 from gnnexp.paradigms.vertices.edge_cut import EdgeCutTrainer, all_held, inputs_held, none_held
 from gnnexp.paradigms.vertices.hybrid_dependency import Costs, cheapest, profile_problems
+from gnnexp.paradigms.vertices.sent_rows import FeatureRows, SentRows, projected_layers
 from gnnexp.paradigms.vertices.vertex_cut import VertexCutTrainer
 from gnnexp.placement.halo import Cached
 
@@ -52,6 +54,8 @@ class VertexParallel(Paradigm):
     Attributes:
         dependency: how a rank gets foreign rows, see above.
         exchange: `halo`: send only the rows that are needed; `broadcast`: send whole parts to all ranks (Sancus).
+        rows: what owners send of a row, see `vertices/sent_rows.py`: `raw` rows, `projected` rows with source keys, or
+            `cheapest`: for each layer the kind with fewer bytes. Rows that are held here are not sent at all.
         cache_input_halo: whether to hold features of layer 1's halo instead of fetching them in every epoch.
         staleness: for `stale`: age of fetched rows in epochs, at most; 0 is exact.
         delay: delay of other ranks' rows and sums, in epochs (DistGNN's cd-r); 0 is exact.
@@ -62,6 +66,7 @@ class VertexParallel(Paradigm):
 
     dependency: Dependency = "communicate"
     exchange: Exchange = "halo"
+    rows: SentRows = "raw"
     cache_input_halo: bool = False
     staleness: int = 0
     delay: int = 0
@@ -104,6 +109,13 @@ class VertexParallel(Paradigm):
                 f"rows of dependency={self.dependency} are not late",
                 "set paradigm.dependency=communicate, or paradigm.delay=0",
             ),
+            (
+                self.rows == "raw" or not self.arrival.epochs,
+                "rows",
+                self.rows,
+                "old or late rows would be projected with weights of another epoch",
+                "set paradigm.rows=raw, or paradigm.staleness=0 and paradigm.delay=0",
+            ),
         )
         ConfigError.raise_all([*self.chunking.problems(), *self.chunking.whole_problems(), *rules])
 
@@ -123,6 +135,8 @@ class VertexParallel(Paradigm):
         """Rows of an edge-cut may be in bfloat16 if they are fresh."""
         if experiment.partitioner.vertex_cut:
             return Refusal("over a vertex-cut, ranks exchange sums")
+        if self.rows != "raw":
+            return Refusal("rows are rounded before they are projected, and projected rows are sent in full precision")
         if self.dependency in ("communicate", "cache") and not self.delay:
             return None
         return Refusal("old and late rows are kept in float32, and hybrid dependencies have costs of float32 rows")
@@ -142,6 +156,7 @@ class VertexParallel(Paradigm):
             *vertex_problems(experiment, "vertex_parallel", self.arrival, key),
             *budget_problems(experiment, self.chunking),
             *resident_problems(experiment, self.chunking),
+            *sent_rows_problems(experiment, self.rows),
         ]
         if self.dependency == "hybrid":
             problems += profile_problems(experiment.hardware)
@@ -184,7 +199,12 @@ class VertexParallel(Paradigm):
             return VertexCutTrainer(job, self.arrival, holds_inputs=self.cache_input_halo)
         whole_parts_from = int(self.cache_input_halo) if self.exchange == "broadcast" else None
         return EdgeCutTrainer(
-            job, self._held(job), self.arrival, whole_parts_from=whole_parts_from, chunking=self.chunking
+            job,
+            self._held(job),
+            self.arrival,
+            whole_parts_from=whole_parts_from,
+            chunking=self.chunking,
+            projects=projected_layers(job.model.stack, self.rows, FeatureRows.of(job.graph), job.dtype.itemsize),
         )
 
     def _held(self, job: Job) -> Cached:

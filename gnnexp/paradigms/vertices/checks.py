@@ -14,6 +14,7 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.paradigms.checks import attends, block_degree_problems, has_block_layers, part_per_rank_problems
 from gnnexp.paradigms.loops.chunking import UNCUT, Chunking
 from gnnexp.paradigms.loops.full_graph import full_graph_problems
+from gnnexp.paradigms.vertices.sent_rows import SentRows
 
 
 def vertex_problems(experiment: Experiment, name: str, arrival: Arrival, key: str) -> list[Problem]:
@@ -80,6 +81,28 @@ def vertex_cut_problems(experiment: Experiment, chunking: Chunking) -> list[Prob
             target_of(experiment.model),
             "its layers need all in-edges of a vertex in one place",
             "choose model=gcn, sage, gin or gat, or partitioner=range or metis",
+        ),
+    )
+
+
+def sent_rows_problems(experiment: Experiment, rows: SentRows) -> list[Problem]:
+    """Conflicts of projected rows: over a vertex-cut all rows are projected, and ordinary layers take raw rows."""
+    if rows == "raw":
+        return []
+    return rule_problems(
+        (
+            not experiment.partitioner.vertex_cut,
+            "paradigm.rows",
+            rows,
+            f"over the vertex-cut of {choice_of(experiment.partitioner)} all rows are sent projected",
+            "set paradigm.rows=raw, or choose partitioner=range or metis",
+        ),
+        (
+            rows != "projected" or not has_block_layers(experiment),
+            "paradigm.rows",
+            rows,
+            f"layers of {choice_of(experiment.model)} take raw rows",
+            "set paradigm.rows=cheapest",
         ),
     )
 
