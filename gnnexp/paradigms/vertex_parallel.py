@@ -4,7 +4,7 @@ The option `dependency` says how a rank gets rows of foreign vertices:
 
 - `communicate`: fetch the rows before every layer, and send gradients back (NeutronStar's DepComm).
 - `cache`: hold the L-hop halo and compute it here too (NeutronStar's DepCache).
-- `hybrid`: the cheaper of both, for every vertex and layer (NeutronStar).
+- `hybrid`: the cheaper of both, for every vertex and layer, within `hardware.device_memory` (NeutronStar).
 - `stale`: as `communicate`, but use fetched rows for several epochs (Sancus).
 
 Over a vertex-cut (DistGNN), ranks own edges and take sums over them, see `vertices/vertex_cut.py`.
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from gnnexp.comm.arrival import Arrival
-from gnnexp.components.facts import GraphFacts
+from gnnexp.components.facts import GraphFacts, Need
 from gnnexp.components.locate import choice_of
 from gnnexp.components.options import rule_problems
-from gnnexp.components.plan import Plan, Sizes
+from gnnexp.components.plan import Plan, Resident, Sizes
 from gnnexp.errors import ConfigError, Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
@@ -38,8 +38,9 @@ from gnnexp.paradigms.vertices.checks import (
     vertex_problems,
 )
 from gnnexp.paradigms.vertices.edge_cut import EdgeCutTrainer, all_held, inputs_held, none_held
-from gnnexp.paradigms.vertices.hybrid_dependency import Costs, cheapest, profile_problems
-from gnnexp.paradigms.vertices.sent_rows import FeatureRows, SentRows, projected_layers
+from gnnexp.paradigms.vertices.held_memory import held_memory, held_need
+from gnnexp.paradigms.vertices.hybrid_dependency import Costs, Fetched, cheapest, profile_problems
+from gnnexp.paradigms.vertices.sent_rows import FeatureRows, SentRows, sent_projected
 from gnnexp.paradigms.vertices.vertex_cut import VertexCutTrainer
 from gnnexp.placement.halo import Cached
 
@@ -181,16 +182,26 @@ class VertexParallel(Paradigm):
         """The plan: a rank holds a part and its halo, or the graph, and rows that are old or late."""
         whole = self.exchange == "broadcast"
         kept = kept_rows(experiment, facts, self.arrival, whole_parts=whole, holds_inputs=self.cache_input_halo)
-        held = self.dependency in ("cache", "hybrid")
+        resident, needs = self._resident(experiment, facts)
         return Plan(
             experiment.num_ranks,
             drawn_from_graph(experiment, facts),
             approximates=self.arrival.approximates,
-            resident=held_graph(experiment, facts) if held else part_and_halo(experiment, facts, whole_parts=whole),
-            needs=(kept,),
+            resident=resident,
+            needs=(kept, *needs),
             checkpoint_bytes=experiment.num_ranks * kept.num_bytes,
             problems=tuple(chunk_problems(experiment, facts, self.chunking)),
         )
+
+    def _resident(self, experiment: Experiment, facts: GraphFacts) -> tuple[Resident, tuple[Need, ...]]:
+        """Data of a rank: a part and its halo, or the graph. Hybrid stays within a limit that is given."""
+        least = part_and_halo(experiment, facts, whole_parts=self.exchange == "broadcast")
+        if self.dependency not in ("cache", "hybrid"):
+            return least, ()
+        most = held_graph(experiment, facts)
+        if self.dependency == "cache" or experiment.hardware.device_memory is None:
+            return most, ()
+        return least, (held_need(experiment, facts, least, most),)
 
     def trainer(self, job: Job) -> Trainer[Any]:
         """The trainer over an edge-cut or over a vertex-cut."""
@@ -204,7 +215,7 @@ class VertexParallel(Paradigm):
             self.arrival,
             whole_parts_from=whole_parts_from,
             chunking=self.chunking,
-            projects=projected_layers(job.model.stack, self.rows, FeatureRows.of(job.graph), job.dtype.itemsize),
+            projects=self._projects(job),
         )
 
     def _held(self, job: Job) -> Cached:
@@ -212,7 +223,16 @@ class VertexParallel(Paradigm):
         if self.dependency == "hybrid":
             assert job.shard.partition is not None
             own = job.shard.partition.vertices_of(job.shard.part)
-            return cheapest(job.shard, own, job.model.widths, Costs.of(job.experiment.hardware, job.dtype.itemsize))
+            rows = [
+                Fetched.of(layer, projects=projects)
+                for layer, projects in zip(job.model.stack, self._projects(job), strict=True)
+            ]
+            costs = Costs.of(job.experiment.hardware, job.dtype.itemsize)
+            return cheapest(job.shard, own, job.model.widths, costs, rows, held_memory(job))
         if self.dependency == "cache":
             return all_held
         return inputs_held if self.cache_input_halo else none_held
+
+    def _projects(self, job: Job) -> tuple[bool, ...]:
+        """For each layer, whether fetched rows come projected."""
+        return sent_projected(job.model.stack, self.rows, FeatureRows.of(job.graph), job.dtype.itemsize)

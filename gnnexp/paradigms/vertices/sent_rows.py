@@ -4,7 +4,8 @@
 - `projected`: the neighbour projection (width columns) and the source key of attention (K columns).
 - `cheapest`: for each layer, the kind that sends fewer bytes in forward and backward; raw rows if both are equal.
 
-Gradients come home, unless raw rows are constant features. Projection and aggregation commute, see `gnnexp.models.layer`. So both kinds give the same sums.
+Gradients come home, unless raw rows are constant features. Projection and aggregation commute, see
+`gnnexp.models.layer`. So both kinds give the same sums.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def sent_bytes(layer: Layer | BlockLayer, index: int, inputs: FeatureRows, items
     return layer.in_dim * itemsize * (2 if index or inputs.trained else 1)
 
 
-def projected_layers(
+def sent_projected(
     layers: Sequence[Layer | BlockLayer], rows: SentRows, inputs: FeatureRows, itemsize: int
 ) -> tuple[bool, ...]:
     """For each layer, whether fetched rows come projected. It is the same on all ranks."""

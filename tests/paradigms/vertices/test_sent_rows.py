@@ -19,7 +19,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.models.layer import Layer
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.paradigms.vertex_parallel import VertexParallel
-from gnnexp.paradigms.vertices.sent_rows import FeatureRows, projected_layers, sent_bytes
+from gnnexp.paradigms.vertices.sent_rows import FeatureRows, sent_bytes, sent_projected
 from gnnexp.testing.exactness import assert_exact, parts
 from gnnexp.testing.graphs import half_without_in_edges, nasty_graph, typed_graph, weighted_graph
 from gnnexp.testing.steps import Curve, run_steps
@@ -218,7 +218,7 @@ def _layers(config: dict[str, Any]) -> list[tuple[bool, list[float]]]:
         job, _ = assembled(config, Artifacts(graph, parts(graph, 1)), Path(folder), read_environment())
         job.comm.release()
     inputs, layers = FeatureRows.of(job.graph), job.model.stack
-    chosen = projected_layers(layers, "cheapest", inputs, 8)
+    chosen = sent_projected(layers, "cheapest", inputs, 8)
     return [
         (way, [sent_bytes(layer, index, inputs, 8, projects=projects) for projects in (False, True)])
         for index, (layer, way) in enumerate(zip(layers, chosen, strict=True))
