@@ -5,7 +5,7 @@ The option `dependency` says how a rank gets rows of foreign vertices:
 - `communicate`: fetch the rows before every layer, and send gradients back (NeutronStar's DepComm).
 - `cache`: hold the L-hop halo and compute it here too (NeutronStar's DepCache).
 - `hybrid`: the cheaper of both, for every vertex and layer, within `hardware.device_memory` (NeutronStar).
-- `stale`: as `communicate`, but use fetched rows for several epochs (Sancus).
+- `stale`: as `communicate`, but use fetched rows for several epochs, or until they have moved (Sancus).
 
 Over a vertex-cut (DistGNN), ranks own edges and take sums over them, see `vertices/vertex_cut.py`.
 """
@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from gnnexp.comm.arrival import Arrival
+from gnnexp.comm.variation import Variation
 from gnnexp.components.facts import GraphFacts, Need
 from gnnexp.components.locate import choice_of
-from gnnexp.components.options import rule_problems
 from gnnexp.components.plan import Plan, Resident, Sizes
 from gnnexp.errors import ConfigError, Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
@@ -40,12 +40,14 @@ from gnnexp.paradigms.vertices.checks import (
 from gnnexp.paradigms.vertices.edge_cut import EdgeCutTrainer, all_held, inputs_held, none_held
 from gnnexp.paradigms.vertices.held_memory import held_memory, held_need
 from gnnexp.paradigms.vertices.hybrid_dependency import Costs, Fetched, cheapest, profile_problems
+from gnnexp.paradigms.vertices.option_rules import option_problems
 from gnnexp.paradigms.vertices.sent_rows import FeatureRows, SentRows, sent_projected
 from gnnexp.paradigms.vertices.vertex_cut import VertexCutTrainer
 from gnnexp.placement.halo import Cached
 
 Dependency = Literal["communicate", "cache", "hybrid", "stale"]
 Exchange = Literal["halo", "broadcast"]
+StalenessMetric = Literal["epochs", "variation"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,9 @@ class VertexParallel(Paradigm):
             `cheapest`: for each layer the kind with fewer bytes. Rows that are held here are not sent at all.
         cache_input_halo: whether to hold features of layer 1's halo instead of fetching them in every epoch.
         staleness: for `stale`: age of fetched rows in epochs, at most; 0 is exact.
+        staleness_metric: for `stale`: what is bounded: the age of rows in `epochs` (by `staleness`), or the `variation`
+            of their owner's embeddings (by `variation_bound`), see `gnnexp/comm/variation.py`.
+        variation_bound: a rank sends its rows again if they have moved by this share of their norm; 0 is exact.
         delay: delay of other ranks' rows and sums, in epochs (DistGNN's cd-r); 0 is exact.
         chunks, device_memory: number or size of the ranges of destinations that a layer computes one after another,
             see `loops/chunking.py`.
@@ -70,6 +75,8 @@ class VertexParallel(Paradigm):
     rows: SentRows = "raw"
     cache_input_halo: bool = False
     staleness: int = 0
+    staleness_metric: StalenessMetric = "epochs"
+    variation_bound: float = 0.0
     delay: int = 0
     chunks: int | None = 1
     device_memory: int | None = None
@@ -79,45 +86,7 @@ class VertexParallel(Paradigm):
     reads_narrow_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        stale, is_late = self.dependency == "stale", self.delay > 0
-        rules = rule_problems(
-            (
-                self.staleness >= 0,
-                "staleness",
-                self.staleness,
-                "must be 0 (always fresh) or more epochs",
-                "set paradigm.staleness=0",
-            ),
-            (
-                self.staleness <= 0 or stale,
-                "staleness",
-                self.staleness,
-                f"dependency={self.dependency} has no old rows",
-                "set paradigm.dependency=stale, or paradigm.staleness=0",
-            ),
-            (
-                self.exchange != "broadcast" or self.dependency not in ("cache", "hybrid"),
-                "exchange",
-                self.exchange,
-                f"dependency={self.dependency} fetches single rows",
-                "set paradigm.exchange=halo",
-            ),
-            (self.delay >= 0, "delay", self.delay, "must be 0 (at once) or more epochs", "set paradigm.delay=0"),
-            (
-                not is_late or self.dependency == "communicate",
-                "delay",
-                self.delay,
-                f"rows of dependency={self.dependency} are not late",
-                "set paradigm.dependency=communicate, or paradigm.delay=0",
-            ),
-            (
-                self.rows == "raw" or not self.arrival.epochs,
-                "rows",
-                self.rows,
-                "old or late rows would be projected with weights of another epoch",
-                "set paradigm.rows=raw, or paradigm.staleness=0 and paradigm.delay=0",
-            ),
-        )
+        rules = option_problems(self)
         ConfigError.raise_all([*self.chunking.problems(), *self.chunking.whole_problems(), *rules])
 
     @property
@@ -128,6 +97,8 @@ class VertexParallel(Paradigm):
     @property
     def arrival(self) -> Arrival:
         """When other ranks' rows are used: `staleness` and `delay`."""
+        if self.staleness_metric == "variation":
+            return Variation("stale", bound=self.variation_bound)
         if self.dependency == "stale":
             return Arrival("stale", self.staleness)
         return Arrival("late", self.delay) if self.delay else Arrival()
@@ -147,7 +118,7 @@ class VertexParallel(Paradigm):
         if self.chunking != UNCUT:
             return Refusal("chunks are copied to the GPU in every step (paradigm.chunks, paradigm.device_memory)")
         return (
-            Refusal("what it does changes from epoch to epoch: rows are old or late") if self.arrival.epochs else None
+            None if self.arrival.is_fresh else Refusal("what it does changes from epoch to epoch: rows are old or late")
         )
 
     def check(self, experiment: Experiment) -> list[Problem]:
@@ -164,6 +135,15 @@ class VertexParallel(Paradigm):
         if not experiment.partitioner.vertex_cut:
             return problems
         problems += vertex_cut_problems(experiment, self.chunking)
+        if self.staleness_metric == "variation":
+            problems.append(
+                Problem(
+                    "paradigm.staleness_metric",
+                    self.staleness_metric,
+                    f"over the vertex-cut of {choice_of(experiment.partitioner)} ranks exchange sums, not embeddings",
+                    "choose partitioner=range or metis, or set paradigm.staleness_metric=epochs",
+                )
+            )
         if self.dependency in ("cache", "hybrid") or self.exchange != "halo":
             held = self.dependency in ("cache", "hybrid")
             key, value = ("dependency", self.dependency) if held else ("exchange", self.exchange)

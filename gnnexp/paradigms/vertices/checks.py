@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from gnnexp.comm.arrival import Arrival
+from gnnexp.comm.variation import Variation
 from gnnexp.components.facts import GraphFacts, Need
 from gnnexp.components.locate import choice_of, target_of
 from gnnexp.components.options import rule_problems
@@ -139,12 +140,16 @@ def kept_rows(
     if not whole_parts:
         foreign = min(foreign, facts.num_edges)
     hidden, last = max(model.hidden, facts.num_classes) * itemsize, model.layers - 1
-    if not arrival.epochs or not foreign:
+    inputs = 0 if holds_inputs else facts.row_bytes(itemsize)
+    if arrival.is_fresh or not foreign:
         kept = 0
+    elif isinstance(arrival, Variation):  # the inputs of every layer, and own rows that were sent
+        compared = last * hidden + inputs * facts.trains_features
+        kept = foreign * (inputs + last * hidden) + facts.num_nodes * compared
     elif arrival.kind == "late":  # rows of all layers but the first, sums of all layers, and gradients of both
         kept = arrival.epochs * (foreign + facts.num_nodes) * (2 * last + 1) * hidden
     elif experiment.partitioner.vertex_cut:  # rows of all layers but the first, and sums of all layers
         kept = (foreign * last + ranks * facts.num_nodes * (last + 1)) * hidden
     else:  # the inputs of every layer
-        kept = foreign * ((0 if holds_inputs else facts.row_bytes(itemsize)) + last * hidden)
+        kept = foreign * (inputs + last * hidden)
     return Need("rows of other ranks, kept for later epochs", "device", -(-kept // ranks))

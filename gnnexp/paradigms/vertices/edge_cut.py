@@ -161,7 +161,9 @@ class EdgeCutTrainer(WholeGraphTrainer):
             return rows if place is None else place.gather(rows, epoch, self.job.comm, tag_of(layer))
 
         def run(index: int, rows: Rows, key: BatchKey) -> Tensor:
-            block = ready.batch.blocks[index]
+            block, place = ready.batch.blocks[index], self.places[index]
+            if place is not None and (index or self.job.trained_rows is not None):
+                place.watch(lambda: model.drop_input(index, block.src_ids[: rows.shape[0]], rows, None))
             if self._projects[index]:
                 return run_projected(model, index, block, rows, key, exchange, in_pieces)
             return model.run_layer(index, block, rows, key, exchange, preactivate)
