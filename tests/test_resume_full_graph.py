@@ -17,6 +17,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "communicate": {"_target_": VERTEX},
     "stale": {"_target_": VERTEX, "dependency": "stale", "staleness": 2},
     "broadcast": {"_target_": VERTEX, "dependency": "stale", "staleness": 1, "exchange": "broadcast"},
+    "varied": {"_target_": VERTEX, "dependency": "stale", "staleness_metric": "variation", "variation_bound": 0.05},
     "stale_cut": {"_target_": VERTEX, "dependency": "stale", "staleness": 2},
     "late": {"_target_": VERTEX, "delay": 2},
     "late_parts": {"_target_": VERTEX, "delay": 1, "exchange": "broadcast", "cache_input_halo": True},

@@ -7,7 +7,7 @@
                 DistGNN). In the first k epochs nothing has arrived, and the parts of other ranks are missing.
 
 The Sancus paper skips a broadcast while the receivers' copies are fresh enough. Its artifact uses a fixed schedule.
-Here a row is at most k epochs old. With k = 0 everything is fresh.
+Here a row is at most k epochs old. With k = 0 everything is fresh. `variation.py` bounds how far rows move instead.
 """
 
 # ruff: noqa: ANN401  autograd's contexts have no types
@@ -41,6 +41,9 @@ class ExchangePoint(ABC):
     def __init__(self, halo: Halo) -> None:
         self.halo, self.skipped_bytes = halo, 0
 
+    def watch(self, embeddings: Callable[[], Rows | None]) -> None:  # noqa: B027  most need none
+        """Before `gather`: what gives this rank's embeddings before dropout (`gnnexp.comm.variation`)."""
+
     @abstractmethod
     def gather(self, local: Rows, epoch: int, comm: Communicator, tag: Tag) -> Rows:
         """`[num_local + F, d]` as `shuffle`; all ranks decide alike whether to exchange."""
@@ -72,6 +75,15 @@ class Fresh(ExchangePoint):
         return reduce_home(rows, self.halo, comm, tag)
 
 
+def used_with_old(local: Rows, old: Rows, halo: Halo, comm: Communicator, tag: Tag) -> Rows:
+    """`[num_local + F, d]`: local rows, then old rows of other ranks, whose gradients go home."""
+    if isinstance(local, SparseRows):
+        assert isinstance(old, SparseRows)
+        return SparseRows.concatenated([local, old])
+    assert isinstance(old, Tensor)
+    return applied(_Old, local, old, halo, comm, tag)
+
+
 class Stale(ExchangePoint):
     """Fetched rows are reused until they are too old.
 
@@ -99,11 +111,8 @@ class Stale(ExchangePoint):
             self.rows = _foreign(mixed, self.halo.num_local)
             return mixed
         self.skipped_bytes += self.halo.fetch_bytes(local)
-        if isinstance(local, SparseRows):
-            assert isinstance(self.rows, SparseRows)
-            return SparseRows.concatenated([local, self.rows])
-        assert isinstance(self.rows, Tensor)
-        return applied(_Old, local, self.rows, self.halo, comm, tag)
+        assert self.rows is not None
+        return used_with_old(local, self.rows, self.halo, comm, tag)
 
     def reduce(self, rows: Tensor, epoch: int, comm: Communicator, tag: Tag) -> Tensor:
         """Local sums, with fresh or old parts of other ranks; gradients are fetched in every epoch."""
@@ -220,6 +229,11 @@ class Arrival:
 
     kind: Literal["fresh", "stale", "late"] = "fresh"
     epochs: int = 0
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether all rows are those of this epoch, which is exact."""
+        return not self.epochs
 
     @property
     def approximates(self) -> str:
@@ -353,7 +367,7 @@ class KeptExchanges:
 
     def state_dict(self) -> dict[str, Any]:
         """The kept rows, sums and gradients, for a checkpoint; empty if everything is fresh."""
-        return {self._arrival.kind: [point.state() for point in self._points]} if self._arrival.epochs else {}
+        return {self._arrival.kind: [point.state() for point in self._points]} if not self._arrival.is_fresh else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the result of `state_dict`."""

@@ -6,7 +6,8 @@ transpose. `shuffle` is a gather, and its transpose is a reduction.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -27,6 +28,18 @@ class Halo(Protocol):
     @property
     def num_local(self) -> int:
         """Number of local rows."""
+
+    @property
+    def received(self) -> Sequence[int]:
+        """Number of rows from each rank."""
+
+    def only(self, senders: Sequence[int], rank: int) -> Halo:
+        """The same halo for `fetch`, with rows of those ranks only whose entry in `senders` `[N]` is not 0.
+
+        Args:
+            senders: which ranks send.
+            rank: this rank.
+        """
 
     def fetch(self, local: Rows, comm: Communicator, tag: Tag) -> Rows:
         """Collective: `[F, d]` foreign rows in rank order, from the `[num_local, d]` local rows of all ranks."""
@@ -72,6 +85,13 @@ class ShuffleIndex:
     def to(self, device: torch.device) -> ShuffleIndex:
         """The same index on another device."""
         return ShuffleIndex(across(self.send_rows, device), self.sent, self.received, self.num_local)
+
+    def only(self, senders: Sequence[int], rank: int) -> ShuffleIndex:
+        """The same index, with rows of some ranks only (`Halo.only`)."""
+        received = tuple(count if sends else 0 for count, sends in zip(self.received, senders, strict=True))
+        if senders[rank]:
+            return replace(self, received=received)
+        return ShuffleIndex(self.send_rows[:0], (0,) * len(self.sent), received, self.num_local)
 
     def fetch(self, local: Rows, comm: Communicator, tag: Tag) -> Rows:
         """One round; only needed rows are sent."""

@@ -4,8 +4,8 @@ The option `dependency` says how a rank gets rows of foreign vertices:
 
 - `communicate`: fetch the rows before every layer, and send gradients back (NeutronStar's DepComm).
 - `cache`: hold the L-hop halo and compute it here too (NeutronStar's DepCache).
-- `hybrid`: the cheaper of both, for every vertex and layer (NeutronStar).
-- `stale`: as `communicate`, but use fetched rows for several epochs (Sancus).
+- `hybrid`: the cheaper of both, for every vertex and layer, within `hardware.device_memory` (NeutronStar).
+- `stale`: as `communicate`, but use fetched rows for several epochs, or until they have moved (Sancus).
 
 Over a vertex-cut (DistGNN), ranks own edges and take sums over them, see `vertices/vertex_cut.py`.
 """
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from gnnexp.comm.arrival import Arrival
-from gnnexp.components.facts import GraphFacts
+from gnnexp.comm.variation import Variation
+from gnnexp.components.facts import GraphFacts, Need
 from gnnexp.components.locate import choice_of
-from gnnexp.components.options import rule_problems
-from gnnexp.components.plan import Plan, Sizes
+from gnnexp.components.plan import Plan, Resident, Sizes
 from gnnexp.errors import ConfigError, Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
@@ -33,16 +33,21 @@ from gnnexp.paradigms.vertices.checks import (
     held_graph,
     kept_rows,
     part_and_halo,
+    sent_rows_problems,
     vertex_cut_problems,
     vertex_problems,
 )
 from gnnexp.paradigms.vertices.edge_cut import EdgeCutTrainer, all_held, inputs_held, none_held
-from gnnexp.paradigms.vertices.hybrid_dependency import Costs, cheapest, profile_problems
+from gnnexp.paradigms.vertices.held_memory import held_memory, held_need
+from gnnexp.paradigms.vertices.hybrid_dependency import Costs, Fetched, cheapest, profile_problems
+from gnnexp.paradigms.vertices.option_rules import option_problems
+from gnnexp.paradigms.vertices.sent_rows import FeatureRows, SentRows, sent_projected
 from gnnexp.paradigms.vertices.vertex_cut import VertexCutTrainer
 from gnnexp.placement.halo import Cached
 
 Dependency = Literal["communicate", "cache", "hybrid", "stale"]
 Exchange = Literal["halo", "broadcast"]
+StalenessMetric = Literal["epochs", "variation"]
 
 
 @dataclass(frozen=True)
@@ -52,8 +57,13 @@ class VertexParallel(Paradigm):
     Attributes:
         dependency: how a rank gets foreign rows, see above.
         exchange: `halo`: send only the rows that are needed; `broadcast`: send whole parts to all ranks (Sancus).
+        rows: what owners send of a row, see `vertices/sent_rows.py`: `raw` rows, `projected` rows with source keys, or
+            `cheapest`: for each layer the kind with fewer bytes. Rows that are held here are not sent at all.
         cache_input_halo: whether to hold features of layer 1's halo instead of fetching them in every epoch.
         staleness: for `stale`: age of fetched rows in epochs, at most; 0 is exact.
+        staleness_metric: for `stale`: what is bounded: the age of rows in `epochs` (by `staleness`), or the `variation`
+            of their owner's embeddings (by `variation_bound`), see `gnnexp/comm/variation.py`.
+        variation_bound: a rank sends its rows again if they have moved by this share of their norm; 0 is exact.
         delay: delay of other ranks' rows and sums, in epochs (DistGNN's cd-r); 0 is exact.
         chunks, device_memory: number or size of the ranges of destinations that a layer computes one after another,
             see `loops/chunking.py`.
@@ -62,8 +72,11 @@ class VertexParallel(Paradigm):
 
     dependency: Dependency = "communicate"
     exchange: Exchange = "halo"
+    rows: SentRows = "raw"
     cache_input_halo: bool = False
     staleness: int = 0
+    staleness_metric: StalenessMetric = "epochs"
+    variation_bound: float = 0.0
     delay: int = 0
     chunks: int | None = 1
     device_memory: int | None = None
@@ -73,38 +86,7 @@ class VertexParallel(Paradigm):
     reads_narrow_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        stale, is_late = self.dependency == "stale", self.delay > 0
-        rules = rule_problems(
-            (
-                self.staleness >= 0,
-                "staleness",
-                self.staleness,
-                "must be 0 (always fresh) or more epochs",
-                "set paradigm.staleness=0",
-            ),
-            (
-                self.staleness <= 0 or stale,
-                "staleness",
-                self.staleness,
-                f"dependency={self.dependency} has no old rows",
-                "set paradigm.dependency=stale, or paradigm.staleness=0",
-            ),
-            (
-                self.exchange != "broadcast" or self.dependency not in ("cache", "hybrid"),
-                "exchange",
-                self.exchange,
-                f"dependency={self.dependency} fetches single rows",
-                "set paradigm.exchange=halo",
-            ),
-            (self.delay >= 0, "delay", self.delay, "must be 0 (at once) or more epochs", "set paradigm.delay=0"),
-            (
-                not is_late or self.dependency == "communicate",
-                "delay",
-                self.delay,
-                f"rows of dependency={self.dependency} are not late",
-                "set paradigm.dependency=communicate, or paradigm.delay=0",
-            ),
-        )
+        rules = option_problems(self)
         ConfigError.raise_all([*self.chunking.problems(), *self.chunking.whole_problems(), *rules])
 
     @property
@@ -115,6 +97,8 @@ class VertexParallel(Paradigm):
     @property
     def arrival(self) -> Arrival:
         """When other ranks' rows are used: `staleness` and `delay`."""
+        if self.staleness_metric == "variation":
+            return Variation("stale", bound=self.variation_bound)
         if self.dependency == "stale":
             return Arrival("stale", self.staleness)
         return Arrival("late", self.delay) if self.delay else Arrival()
@@ -123,6 +107,8 @@ class VertexParallel(Paradigm):
         """Rows of an edge-cut may be in bfloat16 if they are fresh."""
         if experiment.partitioner.vertex_cut:
             return Refusal("over a vertex-cut, ranks exchange sums")
+        if self.rows != "raw":
+            return Refusal("rows are rounded before they are projected, and projected rows are sent in full precision")
         if self.dependency in ("communicate", "cache") and not self.delay:
             return None
         return Refusal("old and late rows are kept in float32, and hybrid dependencies have costs of float32 rows")
@@ -132,7 +118,7 @@ class VertexParallel(Paradigm):
         if self.chunking != UNCUT:
             return Refusal("chunks are copied to the GPU in every step (paradigm.chunks, paradigm.device_memory)")
         return (
-            Refusal("what it does changes from epoch to epoch: rows are old or late") if self.arrival.epochs else None
+            None if self.arrival.is_fresh else Refusal("what it does changes from epoch to epoch: rows are old or late")
         )
 
     def check(self, experiment: Experiment) -> list[Problem]:
@@ -142,12 +128,22 @@ class VertexParallel(Paradigm):
             *vertex_problems(experiment, "vertex_parallel", self.arrival, key),
             *budget_problems(experiment, self.chunking),
             *resident_problems(experiment, self.chunking),
+            *sent_rows_problems(experiment, self.rows),
         ]
         if self.dependency == "hybrid":
             problems += profile_problems(experiment.hardware)
         if not experiment.partitioner.vertex_cut:
             return problems
         problems += vertex_cut_problems(experiment, self.chunking)
+        if self.staleness_metric == "variation":
+            problems.append(
+                Problem(
+                    "paradigm.staleness_metric",
+                    self.staleness_metric,
+                    f"over the vertex-cut of {choice_of(experiment.partitioner)} ranks exchange sums, not embeddings",
+                    "choose partitioner=range or metis, or set paradigm.staleness_metric=epochs",
+                )
+            )
         if self.dependency in ("cache", "hybrid") or self.exchange != "halo":
             held = self.dependency in ("cache", "hybrid")
             key, value = ("dependency", self.dependency) if held else ("exchange", self.exchange)
@@ -166,16 +162,26 @@ class VertexParallel(Paradigm):
         """The plan: a rank holds a part and its halo, or the graph, and rows that are old or late."""
         whole = self.exchange == "broadcast"
         kept = kept_rows(experiment, facts, self.arrival, whole_parts=whole, holds_inputs=self.cache_input_halo)
-        held = self.dependency in ("cache", "hybrid")
+        resident, needs = self._resident(experiment, facts)
         return Plan(
             experiment.num_ranks,
             drawn_from_graph(experiment, facts),
             approximates=self.arrival.approximates,
-            resident=held_graph(experiment, facts) if held else part_and_halo(experiment, facts, whole_parts=whole),
-            needs=(kept,),
+            resident=resident,
+            needs=(kept, *needs),
             checkpoint_bytes=experiment.num_ranks * kept.num_bytes,
             problems=tuple(chunk_problems(experiment, facts, self.chunking)),
         )
+
+    def _resident(self, experiment: Experiment, facts: GraphFacts) -> tuple[Resident, tuple[Need, ...]]:
+        """Data of a rank: a part and its halo, or the graph. Hybrid stays within a limit that is given."""
+        least = part_and_halo(experiment, facts, whole_parts=self.exchange == "broadcast")
+        if self.dependency not in ("cache", "hybrid"):
+            return least, ()
+        most = held_graph(experiment, facts)
+        if self.dependency == "cache" or experiment.hardware.device_memory is None:
+            return most, ()
+        return least, (held_need(experiment, facts, least, most),)
 
     def trainer(self, job: Job) -> Trainer[Any]:
         """The trainer over an edge-cut or over a vertex-cut."""
@@ -184,7 +190,12 @@ class VertexParallel(Paradigm):
             return VertexCutTrainer(job, self.arrival, holds_inputs=self.cache_input_halo)
         whole_parts_from = int(self.cache_input_halo) if self.exchange == "broadcast" else None
         return EdgeCutTrainer(
-            job, self._held(job), self.arrival, whole_parts_from=whole_parts_from, chunking=self.chunking
+            job,
+            self._held(job),
+            self.arrival,
+            whole_parts_from=whole_parts_from,
+            chunking=self.chunking,
+            projects=self._projects(job),
         )
 
     def _held(self, job: Job) -> Cached:
@@ -192,7 +203,16 @@ class VertexParallel(Paradigm):
         if self.dependency == "hybrid":
             assert job.shard.partition is not None
             own = job.shard.partition.vertices_of(job.shard.part)
-            return cheapest(job.shard, own, job.model.widths, Costs.of(job.experiment.hardware, job.dtype.itemsize))
+            rows = [
+                Fetched.of(layer, projects=projects)
+                for layer, projects in zip(job.model.stack, self._projects(job), strict=True)
+            ]
+            costs = Costs.of(job.experiment.hardware, job.dtype.itemsize)
+            return cheapest(job.shard, own, job.model.widths, costs, rows, held_memory(job))
         if self.dependency == "cache":
             return all_held
         return inputs_held if self.cache_input_halo else none_held
+
+    def _projects(self, job: Job) -> tuple[bool, ...]:
+        """For each layer, whether fetched rows come projected."""
+        return sent_projected(job.model.stack, self.rows, FeatureRows.of(job.graph), job.dtype.itemsize)

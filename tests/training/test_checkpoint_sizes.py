@@ -19,6 +19,7 @@ KEEPING = {
     "distgnn": ["distgnn", "paradigm.delay=2"],
     "late_rows": ["neutronstar_comm", "paradigm.delay=2"],
     "late_parts": ["neutronstar_comm", "paradigm.delay=1", "paradigm.exchange=broadcast"],
+    "varied_parts": ["sancus_adaptive", "paradigm.cache_input_halo=false"],
     "old_sums": ["distgnn", "paradigm.dependency=stale", "paradigm.staleness=2"],
 }
 QUICK = ("sancus", "distgnn")  # old rows of an edge-cut, late rows of a vertex-cut

@@ -24,7 +24,8 @@ from gnnexp.ops.first_order import FirstOrderFunction
 from gnnexp.placement.chunks import Chunk
 from gnnexp.tiers.tier import DeviceTier
 
-ChunkWork = Callable[[Chunk, Any, Tensor | None], Tensor]  # of rows `[S, d]`, dense if they are
+# Of a chunk, its rows `[S, d]` (dense if they are), values of its edges or None, and own parts if there are any.
+ChunkWork = Callable[..., Tensor]
 # A pass over a chunk: forward, backward with a second forward pass, or backward with only the transpose.
 Pass = Literal["forward", "again", "transposed"]
 
@@ -40,6 +41,7 @@ def in_chunks(
     per_edge: bool = False,
     transposed: ChunkWork | None = None,
     layer: int | None = None,
+    own: Tensor | None = None,
 ) -> Tensor:
     """`[D, d']`: results of `work(chunk, rows of x, rows of edges)` for all chunks, in order; `[E, d']` if `per_edge`.
 
@@ -55,15 +57,17 @@ def in_chunks(
             its results `[D, d']`. It is used unless `edges` take a gradient.
         layer: layer that the work computes, from 0; None if it is only a part of one. `DeviceTier.again` counts passes
             that run a layer again.
+        own: `[D, o]` parts of the destinations, which only their own chunk reads: the last argument of `work`. None:
+            `work` does not take it.
     """
     if len(chunks) == 1 and chunks[0].rows is None:
-        return work(chunks[0], x, edges)
+        return work(chunks[0], x, edges, *([] if own is None else [own]))
     if edges is not None and edges.requires_grad:
         transposed = None
     # Parameters may take gradients even if x takes none.
     anchor = torch.zeros((), requires_grad=torch.is_grad_enabled() and transposed is None)
     out: Tensor = _InChunks.apply(  # type: ignore[no-untyped-call]
-        x, edges, anchor, work, transposed, chunks, tier, width, per_edge, layer
+        x, edges, own, anchor, work, transposed, chunks, tier, width, per_edge, layer
     )
     return out
 
@@ -78,11 +82,20 @@ def static_weights(layer: Layer, chunks: Sequence[Chunk], device: torch.device) 
     return None if parts[0] is None else torch.cat([part for part in parts if part is not None])
 
 
-def run_forward(work: ChunkWork, chunk: Chunk, x: Rows, edges: Tensor | None, tier: DeviceTier, into: Tensor) -> None:
-    """Run one chunk without an autograd graph. Its rows go to `into` `[D, d']`."""
-    with visit(chunk, tier, (*tensors_in(x), edges, into)) as here, torch.no_grad():
-        own = None if edges is None else tier.enter_weights(edges, chunk.block, chunk.edges)
-        tier.leave(work(here, tier.enter_rows(x, chunk.rows), own), into)
+def run_forward(
+    work: ChunkWork,
+    chunk: Chunk,
+    x: Rows,
+    edges: Tensor | None,
+    tier: DeviceTier,
+    into: Tensor,
+    own: Tensor | None = None,
+) -> None:
+    """Run one chunk without an autograd graph. Its rows go to `into` `[D, d']`; for `own` see `in_chunks`."""
+    with visit(chunk, tier, (*tensors_in(x), edges, into, own)) as here, torch.no_grad():
+        weights = None if edges is None else tier.enter_weights(edges, chunk.block, chunk.edges)
+        parts = _own_parts(chunk, own, tier)
+        tier.leave(work(here, tier.enter_rows(x, chunk.rows), weights, *parts), into)
 
 
 def run_backward(
@@ -94,23 +107,37 @@ def run_backward(
     gradient: Tensor,
     x_gradient: Tensor | None,
     edges_gradient: Tensor | None,
+    own: Tensor | None = None,
+    own_gradient: Tensor | None = None,
 ) -> None:
-    """Run one chunk again, with an autograd graph. Add its gradients to `[S, d]`, `[E, k]` and those of parameters."""
-    host = (*tensors_in(x), edges, gradient, x_gradient, edges_gradient)
+    """Run one chunk again, with an autograd graph. Add its gradients to `[S, d]`, `[E, k]` and those of parameters.
+
+    Gradients of own parts are written to `own_gradient` `[D, o]`.
+    """
+    host = (*tensors_in(x), edges, gradient, x_gradient, edges_gradient, own, own_gradient)
     with visit(chunk, tier, host, "again") as here, torch.enable_grad():
         rows = tier.enter_rows(x, chunk.rows)
         if isinstance(rows, Tensor):
             rows.requires_grad_(x_gradient is not None)
-        own = None if edges is None else tier.enter_weights(edges, chunk.block, chunk.edges)
-        if own is not None and edges_gradient is not None:
-            own.requires_grad_()
-        out = work(here, rows, own)
+        weights = None if edges is None else tier.enter_weights(edges, chunk.block, chunk.edges)
+        if weights is not None and edges_gradient is not None:
+            weights.requires_grad_()
+        parts = [part.requires_grad_(own_gradient is not None) for part in _own_parts(chunk, own, tier)]
+        out = work(here, rows, weights, *parts)
         if out.requires_grad:
             torch.autograd.backward(out, tier.enter(gradient))
         if x_gradient is not None and isinstance(rows, Tensor) and rows.grad is not None:
             tier.add(rows.grad, x_gradient, chunk.rows)
-        if edges_gradient is not None and own is not None and own.grad is not None:
-            tier.add(own.grad, edges_gradient[chunk.edges], None)
+        if edges_gradient is not None and weights is not None and weights.grad is not None:
+            tier.add(weights.grad, edges_gradient[chunk.edges], None)
+        for part in parts:
+            if own_gradient is not None and part.grad is not None:
+                tier.leave(part.grad, own_gradient[chunk.first : chunk.last])
+
+
+def _own_parts(chunk: Chunk, own: Tensor | None, tier: DeviceTier) -> list[Tensor]:
+    """The own parts of a chunk's destinations, copied to the device; empty if there are none."""
+    return [] if own is None else [tier.enter(own.detach()[chunk.first : chunk.last])]
 
 
 def run_transposed(
@@ -174,6 +201,7 @@ class _InChunks(FirstOrderFunction):
         ctx: Any,
         x: Rows,
         edges: Tensor | None,
+        own: Tensor | None,
         anchor: Tensor,
         work: ChunkWork,
         transposed: ChunkWork | None,
@@ -183,33 +211,34 @@ class _InChunks(FirstOrderFunction):
         per_edge: bool,
         layer: int | None,
     ) -> Tensor:
-        ctx.save_for_backward(x if transposed is None and isinstance(x, Tensor) else None, edges)
+        ctx.save_for_backward(x if transposed is None and isinstance(x, Tensor) else None, edges, own)
         ctx.sparse = x if isinstance(x, SparseRows) else None
         ctx.rest = work, transposed, chunks, tier, per_edge, layer
         ctx.shape = x.shape
         length = chunks[-1].edges.stop if per_edge else chunks[-1].last
         out = torch.empty(length, width, dtype=x.dtype, device=x.device)
         for chunk in chunks:
-            run_forward(work, chunk, x, edges, tier, out[_range(chunk, per_edge)])
+            run_forward(work, chunk, x, edges, tier, out[_range(chunk, per_edge)], own)
         return out
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        saved, edges = ctx.saved_tensors
+        saved, edges, parts = ctx.saved_tensors
         x = saved if ctx.sparse is None else ctx.sparse
         work, transposed, chunks, tier, per_edge, layer = ctx.rest
         if transposed is None and layer is not None:
             tier.again[layer] += 1
-        for_x, for_edges = ctx.needs_input_grad[:2]
+        for_x, for_edges, for_parts = ctx.needs_input_grad[:3]
         x_gradient = gradient.new_zeros(ctx.shape) if for_x else None
         edges_gradient = torch.zeros_like(edges) if for_edges else None
+        parts_gradient = torch.zeros_like(parts) if for_parts else None
         for chunk in chunks:
             own = gradient[_range(chunk, per_edge)]
             if transposed is None:
-                run_backward(work, chunk, x, edges, tier, own, x_gradient, edges_gradient)
+                run_backward(work, chunk, x, edges, tier, own, x_gradient, edges_gradient, parts, parts_gradient)
             elif x_gradient is not None:
                 run_transposed(transposed, chunk, edges, tier, own, x_gradient)
-        return x_gradient, edges_gradient, *[None] * 8
+        return x_gradient, edges_gradient, parts_gradient, *[None] * 8
 
 
 def _range(chunk: Chunk, per_edge: bool) -> slice:

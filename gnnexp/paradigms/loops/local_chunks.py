@@ -6,7 +6,7 @@ This is the chunk scheduling of NeutronTP (section 4.2.1). With chunks, vertex p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +25,9 @@ from gnnexp.paradigms.loops.chunking import UNCUT, Chunking
 from gnnexp.paradigms.loops.in_chunks import in_chunks
 from gnnexp.paradigms.loops.stay import keep_resident
 from gnnexp.placement.chunks import Chunk, ChunkCost
+
+# Work of a layer on a block: `(block, rows [S, d] of its sources, own parts [D, o] of its destinations)` to `[D, out]`.
+OwnedWork = Callable[[Block, Tensor, Tensor | None], Tensor]
 
 
 class LocalChunks:
@@ -76,6 +79,26 @@ class LocalChunks:
             return model.preactivated(index, chunk.block, rows, key)
 
         return in_chunks(work, dropped, None, chunks, self._job.tier, width=layer.out_dim, layer=index)
+
+    def in_pieces(self, index: int, block: Block, work: OwnedWork, rows: Tensor, own: Tensor | None) -> Tensor:
+        """`[D, out]` of layer `index`, one chunk after another. Own parts enter with the one chunk that reads them.
+
+        Args:
+            index: number of the layer, from 0.
+            block: the layer's whole block.
+            work: what a chunk computes.
+            rows: `[S, d]` rows of all sources.
+            own: `[D, o]` parts of all destinations, or None.
+        """
+        chunks, layer = self.chunks[index], self._job.model.stack[index]
+        if len(chunks) == 1 and chunks[0].rows is None:
+            return work(block, rows, own)
+        assert isinstance(layer, Layer)
+
+        def of_chunk(chunk: Chunk, rows: Tensor, _: Tensor | None, own: Tensor | None = None) -> Tensor:
+            return work(chunk.block, rows, own)
+
+        return in_chunks(of_chunk, rows, None, chunks, self._job.tier, width=layer.out_dim, layer=index, own=own)
 
 
 def cost_of(layer: Layer, dtype: torch.dtype, *, weighted: bool) -> ChunkCost:

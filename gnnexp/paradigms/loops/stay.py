@@ -25,7 +25,7 @@ from gnnexp.tiers.resident import prefix
 
 _KEY = "paradigm.resident_memory"
 # Copies of a layer's output that exist at once in training: value, after dropout and activation, gradient, and a spare.
-_ACTIVATION_COPIES = 4
+ACTIVATION_COPIES = 4
 
 
 def resident_problems(experiment: Experiment, chunking: Chunking) -> list[Problem]:
@@ -99,5 +99,5 @@ def _rows_bytes(job: Job, held: Resident) -> int:
     """An upper bound of features, of outputs of hidden layers with their gradients, and of values per edge."""
     model = job.experiment.model
     features = 0 if job.plan.features_on_host else held.inputs * job.model.in_dim
-    hidden = _ACTIVATION_COPIES * (model.layers - 1) * held.rows * model.hidden
+    hidden = ACTIVATION_COPIES * (model.layers - 1) * held.rows * model.hidden
     return job.dtype.itemsize * (features + hidden + model.values_per_edge * held.edges)

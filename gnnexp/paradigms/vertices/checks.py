@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from gnnexp.comm.arrival import Arrival
+from gnnexp.comm.variation import Variation
 from gnnexp.components.facts import GraphFacts, Need
 from gnnexp.components.locate import choice_of, target_of
 from gnnexp.components.options import rule_problems
@@ -14,6 +15,7 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.paradigms.checks import attends, block_degree_problems, has_block_layers, part_per_rank_problems
 from gnnexp.paradigms.loops.chunking import UNCUT, Chunking
 from gnnexp.paradigms.loops.full_graph import full_graph_problems
+from gnnexp.paradigms.vertices.sent_rows import SentRows
 
 
 def vertex_problems(experiment: Experiment, name: str, arrival: Arrival, key: str) -> list[Problem]:
@@ -84,6 +86,28 @@ def vertex_cut_problems(experiment: Experiment, chunking: Chunking) -> list[Prob
     )
 
 
+def sent_rows_problems(experiment: Experiment, rows: SentRows) -> list[Problem]:
+    """Conflicts of projected rows: over a vertex-cut all rows are projected, and ordinary layers take raw rows."""
+    if rows == "raw":
+        return []
+    return rule_problems(
+        (
+            not experiment.partitioner.vertex_cut,
+            "paradigm.rows",
+            rows,
+            f"over the vertex-cut of {choice_of(experiment.partitioner)} all rows are sent projected",
+            "set paradigm.rows=raw, or choose partitioner=range or metis",
+        ),
+        (
+            rows != "projected" or not has_block_layers(experiment),
+            "paradigm.rows",
+            rows,
+            f"layers of {choice_of(experiment.model)} take raw rows",
+            "set paradigm.rows=cheapest",
+        ),
+    )
+
+
 def part_and_halo(experiment: Experiment, facts: GraphFacts, *, whole_parts: bool = False) -> Resident:
     """Sizes of a part and its halo. Edges bound the vertices of the halo; with whole parts, it has all vertices."""
     own, edges = (-(-count // experiment.num_ranks) for count in (facts.num_nodes, facts.num_edges))
@@ -116,12 +140,16 @@ def kept_rows(
     if not whole_parts:
         foreign = min(foreign, facts.num_edges)
     hidden, last = max(model.hidden, facts.num_classes) * itemsize, model.layers - 1
-    if not arrival.epochs or not foreign:
+    inputs = 0 if holds_inputs else facts.row_bytes(itemsize)
+    if arrival.is_fresh or not foreign:
         kept = 0
+    elif isinstance(arrival, Variation):  # the inputs of every layer, and own rows that were sent
+        compared = last * hidden + inputs * facts.trains_features
+        kept = foreign * (inputs + last * hidden) + facts.num_nodes * compared
     elif arrival.kind == "late":  # rows of all layers but the first, sums of all layers, and gradients of both
         kept = arrival.epochs * (foreign + facts.num_nodes) * (2 * last + 1) * hidden
     elif experiment.partitioner.vertex_cut:  # rows of all layers but the first, and sums of all layers
         kept = (foreign * last + ranks * facts.num_nodes * (last + 1)) * hidden
     else:  # the inputs of every layer
-        kept = foreign * ((0 if holds_inputs else facts.row_bytes(itemsize)) + last * hidden)
+        kept = foreign * (inputs + last * hidden)
     return Need("rows of other ranks, kept for later epochs", "device", -(-kept // ranks))

@@ -3,11 +3,13 @@
 Forward, for every layer: foreign rows arrive (halo or whole parts; fresh, stale or late), then the layer runs
 unchanged. Backward: gradients of foreign rows go to their owners.
 
-Foreign rows that are `held` are computed here too, and do not arrive.
+Foreign rows that are `held` are computed here too, and do not arrive. Rows of some layers may be projected by their
+owners before they are sent (`projected.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,15 +21,16 @@ from gnnexp.comm.background import Background
 from gnnexp.comm.broadcast import WholeParts
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.shuffle import Halo
-from gnnexp.graph.block import Block
+from gnnexp.graph.block import BatchKey, Block
 from gnnexp.graph.sparse import Rows
 from gnnexp.measure.ledger import Tag
 from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.chunking import UNCUT, Chunking
 from gnnexp.paradigms.loops.computed import AGAIN, Computed
-from gnnexp.paradigms.loops.full_graph import RankGraph, Whole, WholeGraphTrainer
+from gnnexp.paradigms.loops.full_graph import RankGraph, Whole, WholeGraphTrainer, layer_by_layer
 from gnnexp.paradigms.loops.local_chunks import LocalChunks
 from gnnexp.paradigms.trainer import EpochCounts
+from gnnexp.paradigms.vertices.projected import in_one_piece, run_projected
 from gnnexp.placement.halo import Cached, RankLayer, everyone, levels, shuffle_index
 
 
@@ -58,6 +61,7 @@ class EdgeCutTrainer(WholeGraphTrainer):
             None: no layer.
         chunking: ranges of destinations that a layer computes one after another.
         background: thread and communicator for late exchanges, which run while the loop computes; None: the loop waits.
+        projects: for each layer, whether fetched rows come projected (fresh rows of contract layers only); empty: none.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class EdgeCutTrainer(WholeGraphTrainer):
         whole_parts_from: int | None = None,
         chunking: Chunking = UNCUT,
         background: tuple[Background, Communicator] | None = None,
+        projects: Sequence[bool] = (),
     ) -> None:
         super().__init__(job)
         assert job.shard.partition is not None
@@ -81,6 +86,9 @@ class EdgeCutTrainer(WholeGraphTrainer):
             computed = replace(computed, work={**computed.work, **AGAIN})
         self.held = RankGraph(self.own, blocks, computed, self._resident(blocks))
         self.places = self._placed(whole_parts=whole_parts_from is not None)
+        chosen = projects or (False,) * len(self.places)
+        # Where no rank fetches rows, a layer runs as it does on one rank.
+        self._projects = tuple(way and place is not None for way, place in zip(chosen, self.places, strict=True))
         self._kept = KeptExchanges(arrival, (place for place in self.places if place is not None), job.device)
         self._inputs = self.levels[0].block.src_ids[: self.levels[0].num_local]
 
@@ -144,14 +152,23 @@ class EdgeCutTrainer(WholeGraphTrainer):
 
     def forward(self, ready: Whole) -> Tensor:
         """Run the model. Foreign rows arrive before each layer; autograd runs the transposed exchange."""
-        job, epoch = self.job, ready.batch.key.epoch
+        preactivate = None if self.local is None else self.local.preactivate
+        in_pieces = in_one_piece if self.local is None else self.local.in_pieces
+        epoch, model = ready.batch.key.epoch, self.job.model
 
         def exchange(layer: int, rows: Rows) -> Rows:
             place = self.places[layer]
-            return rows if place is None else place.gather(rows, epoch, job.comm, tag_of(layer))
+            return rows if place is None else place.gather(rows, epoch, self.job.comm, tag_of(layer))
 
-        preactivate = None if self.local is None else self.local.preactivate
-        return job.model(ready.batch, ready.features, exchange, preactivate=preactivate)  # type: ignore[no-any-return]
+        def run(index: int, rows: Rows, key: BatchKey) -> Tensor:
+            block, place = ready.batch.blocks[index], self.places[index]
+            if place is not None and (index or self.job.trained_rows is not None):
+                place.watch(lambda: model.drop_input(index, block.src_ids[: rows.shape[0]], rows, None))
+            if self._projects[index]:
+                return run_projected(model, index, block, rows, key, exchange, in_pieces)
+            return model.run_layer(index, block, rows, key, exchange, preactivate)
+
+        return layer_by_layer(ready, model.num_layers, run)
 
     def synchronize(self) -> None:
         """Sum gradients, then wait for all background exchanges of this epoch."""

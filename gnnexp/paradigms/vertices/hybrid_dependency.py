@@ -5,12 +5,23 @@ needs the vertex and its in-neighbours here. These are again computed or fetched
 charged to each of them, so caching looks slightly too expensive. Features of layer 1 are always held: fetching them
 would cost an exchange in every epoch, and holding them needs no computation.
 
+Rows may be fetched projected (`sent_rows.py`). Then fewer columns are sent, and a row that is computed here must be
+projected here, too.
+
+With `hardware.device_memory`, what is computed here must fit. Vertices that save the most seconds per byte come first:
+
+    (seconds to fetch - seconds to compute) / bytes of its row, its in-edges and what these need in the layer below
+
+Bytes that several vertices share are charged to each of them for this order. But as many vertices are held as fit
+together.
+
 (Wang et al., SIGMOD 2022. In the artifact this code is a comment, so this module follows the paper.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -22,6 +33,10 @@ from gnnexp.components.schema import HardwareConfig
 from gnnexp.errors import Problem
 from gnnexp.graph.shard import Shard
 from gnnexp.kernels.graph.edges import sum_over_in_edges
+from gnnexp.models.layer import BlockLayer, Layer
+from gnnexp.paradigms.vertices.held_memory import HeldMemory, layer_sizes
+from gnnexp.paradigms.vertices.sent_rows import projected_columns
+from gnnexp.placement.halo import Cached
 
 # Passes in training: aggregations and exchanges run forward and backward, products forward and for both gradients.
 _GATHERS, _PRODUCTS, _EXCHANGES = 2, 3, 2
@@ -61,7 +76,48 @@ def profile_problems(hardware: HardwareConfig) -> list[Problem]:
     ]
 
 
-def cheapest(shard: Shard, own: Tensor, dims: Sequence[int], costs: Costs) -> Callable[[int, Tensor], Tensor]:
+@dataclass(frozen=True)
+class Fetched:
+    """A fetched row of a layer.
+
+    Attributes:
+        columns: its columns.
+        products: multiplications that a row needs here if it is not fetched, because fetched rows come projected.
+    """
+
+    columns: int
+    products: int = 0
+
+    @staticmethod
+    def of(layer: Layer | BlockLayer, *, projects: bool) -> Fetched:
+        """A row that a layer reads, raw or projected."""
+        if not projects:
+            return Fetched(layer.in_dim)
+        assert isinstance(layer, Layer)
+        return Fetched(projected_columns(layer), layer.in_dim * layer.width)
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """What is cheaper for each foreign input of a layer.
+
+    Attributes:
+        computed: `[V]` bool, whether it is computed here.
+        gain: `[V]` seconds that this saves for each byte that it takes; not positive where it is fetched.
+    """
+
+    computed: Tensor
+    gain: np.ndarray
+
+
+def cheapest(
+    shard: Shard,
+    own: Tensor,
+    dims: Sequence[int],
+    costs: Costs,
+    fetched: Sequence[Fetched],
+    memory: HeldMemory,
+) -> Cached:
     """A function that says which foreign inputs of a layer are computed here: `(layer from 0, ids [m])` to `[m]` bool.
 
     Args:
@@ -69,19 +125,55 @@ def cheapest(shard: Shard, own: Tensor, dims: Sequence[int], costs: Costs) -> Ca
         own: `[n]` vertices of this rank.
         dims: `[L + 1]` columns of the inputs of all layers, then of the output.
         costs: costs of the machine.
+        fetched: `[L]` rows of all layers.
+        memory: bytes that layers take, and their limit.
     """
-    indptr, indices = shard.graph.indptr.numpy(), shard.graph.indices.numpy()
+    choices, num_layers = _choices(shard, own, dims, costs, fetched, memory), len(dims) - 1
+
+    def above(least: float) -> Cached:
+        chosen = [choice.computed & torch.from_numpy(choice.gain >= least) for choice in choices]
+        # A vertex that is computed in one layer is computed in all layers below.
+        return lambda layer, ids: (
+            torch.ones(ids.shape, dtype=torch.bool) if not layer else chosen[layer - 1][ids.long()]
+        )
+
+    def fits(held: Cached) -> bool:
+        return memory.budget is None or memory.fits(layer_sizes(shard, own, num_layers, held, memory.loops))
+
+    if fits(everything := above(-math.inf)):
+        return everything
+    gains = np.unique(np.concatenate([choice.gain[choice.computed.numpy()] for choice in choices]))[::-1]
+    held, low, high = above(math.inf), 0, len(gains)  # the first `low` gains fit, the first `high` do not
+    while high - low > 1:
+        middle = (low + high) // 2
+        if fits(tried := above(gains[middle - 1])):
+            held, low = tried, middle
+        else:
+            high = middle
+    return held
+
+
+def _choices(
+    shard: Shard, own: Tensor, dims: Sequence[int], costs: Costs, fetched: Sequence[Fetched], memory: HeldMemory
+) -> list[Choices]:
+    """The choices for the inputs of all layers but the first."""
+    indptr, indices, ours = shard.graph.indptr.numpy(), shard.graph.indices.numpy(), own.numpy()
     degree = np.diff(indptr)
     computed = np.zeros(degree.size)  # cost to compute the input of layer l of each vertex here
-    decisions = [torch.ones(degree.size, dtype=torch.bool)]
     best = np.zeros(degree.size)
-    for before, after in pairwise(dims[:-1]):
+    held_bytes = best_bytes = np.full(degree.size, float(memory.per_input))
+    best_bytes[ours] = 0
+    choices = []
+    for (before, after), row in zip(pairwise(dims[:-1]), fetched[1:], strict=True):
         edges = degree * (_GATHERS * before * costs.gather)
         product = _PRODUCTS * 2 * before * after * costs.flop
         computed = computed + edges + product + sum_over_in_edges(indptr, indices, best)
-        fetched = _EXCHANGES * after * costs.send
-        decisions.append(torch.from_numpy(computed < fetched))
-        best = np.minimum(computed, fetched)
-        best[own.numpy()] = 0
-    # A vertex that is computed in one layer is computed in all layers below.
-    return lambda layer, ids: decisions[layer][ids.long()]
+        here = computed + _PRODUCTS * 2 * row.products * costs.flop
+        sent = _EXCHANGES * row.columns * costs.send
+        held_bytes = held_bytes + degree * memory.per_edge + sum_over_in_edges(indptr, indices, best_bytes)
+        choices.append(Choices(torch.from_numpy(here < sent), (sent - here) / held_bytes))
+        best = np.minimum(here, sent)
+        best_bytes = np.where(here < sent, held_bytes, 0) + memory.per_row
+        held_bytes = held_bytes + memory.per_row
+        best[ours] = best_bytes[ours] = 0
+    return choices
