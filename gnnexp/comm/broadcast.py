@@ -31,6 +31,11 @@ class WholeParts:
         """Number of local rows."""
         return self.lengths[self.rank]
 
+    @property
+    def num_foreign(self) -> int:
+        """Number of rows of all other ranks."""
+        return sum(self.lengths) - self.num_local
+
     def fetch(self, local: Rows, comm: Communicator, tag: Tag) -> Rows:
         """The rows of the other ranks, in rank order. Dense rows take N rounds, sparse rows one exchange."""
         if isinstance(local, SparseRows):

@@ -28,6 +28,10 @@ class Halo(Protocol):
     def num_local(self) -> int:
         """Number of local rows."""
 
+    @property
+    def num_foreign(self) -> int:
+        """F, the number of rows that come from other ranks."""
+
     def fetch(self, local: Rows, comm: Communicator, tag: Tag) -> Rows:
         """Collective: `[F, d]` foreign rows in rank order, from the `[num_local, d]` local rows of all ranks."""
 
