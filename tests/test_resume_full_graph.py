@@ -22,6 +22,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "late_parts": {"_target_": VERTEX, "delay": 1, "exchange": "broadcast", "cache_input_halo": True},
     "late_chunks": {"_target_": VERTEX, "delay": 1, "chunks": 3},
     "late_cut": {"_target_": VERTEX, "delay": 2},
+    "binned_cut": {"_target_": VERTEX, "delay": 3, "bins": 3, "pipeline": True},
+    "averaged": {"_target_": VERTEX, "delay": 1, "pipeline": True, "smooth_features": 0.9, "smooth_gradients": 0.8},
     "coupled": {"_target_": TENSOR},
     "pipelined": {"_target_": TENSOR, "mode": "decoupled", "chunks": 3, "pipeline": True},
     "offloaded": {"_target_": "gnnexp.paradigms.offload.Offload", "chunks": 3, "host": "file"},

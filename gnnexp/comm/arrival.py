@@ -3,9 +3,9 @@
     fresh       Rows are used in the epoch in which they arrive. This is exact.
     stale(k)    Fetched rows and sums are reused until they are k epochs old, then fetched again (the historical
                 embeddings of Sancus). Their gradients go home in every epoch.
-    late(k)     Rows, sums and gradients are used k epochs after they were sent (the delayed aggregation cd-r of
-                DistGNN, and PipeGCN; see `gnnexp.comm.late`). In the first k epochs nothing has arrived, and the
-                parts of other ranks are missing. With n bins, an epoch sends the rows of 1/n of the vertices.
+    late(k)     Rows, sums and gradients are used k epochs after they were sent (DistGNN's cd-r, PipeGCN). In the
+                first k epochs nothing has arrived, and the parts of other ranks are missing. `gnnexp.comm.late` has
+                bins of vertices and averages over epochs.
 
 The Sancus paper skips a broadcast while the receivers' copies are fresh enough. Its artifact uses a fixed schedule.
 Here a row is at most k epochs old. With k = 0 everything is fresh.

@@ -1,18 +1,19 @@
 """Rows that are used some epochs after they were sent: what is sent in an epoch, and what a rank uses meanwhile.
 
-    in epoch e, at an exchange of the model, with a delay of r epochs and n bins of vertices:
-        send      the rows of bin e mod n; a background thread does this while the loop computes
-        take      the rows of epoch e - r, which are those of bin (e - r) mod n; before epoch r there are none
-        replace   the kept rows of this bin:  kept = gamma kept + (1 - gamma) taken
-        use       all kept rows, which are zero before the first arrival
+In epoch e, at an exchange of the model, with a delay of r epochs and n bins of vertices:
+
+- *send* the rows of bin e mod n, in a background thread if there is one;
+- *take* the rows that were sent in epoch e - r, which are those of bin (e - r) mod n; before epoch r there are none;
+- *replace* the kept rows of this bin: kept = gamma kept + (1 - gamma) taken;
+- *use* all kept rows. They are zero before their first arrival.
 
 The bin of a vertex is its original id modulo n. So all copies of a vertex agree, in all layers and in both directions.
 A row that is used was sent r to r + n - 1 epochs before.
 
-DistGNN's cd-r (Md et al., SC 2021, delayed remote partial aggregates) is r = n: in an epoch, a rank sends 1/n of its
-partial sums, so each split vertex is sent every r epochs. In the published code (DGL pull request 2914), a sum that
-arrived counts in one epoch only, and no gradients return. Here it counts until the next one arrives, and gradients
-follow the same rule.
+DistGNN's cd-r (Md et al., SC 2021) is r = n. It calls this delayed remote partial aggregates. An epoch sends 1/n of
+the partial sums, and each split vertex is sent every r epochs. In the published code (DGL pull request 2914), a sum
+that arrived counts in one epoch only, and no gradients return. Here it counts until the next one arrives, and
+gradients follow the same rule.
 
 PipeGCN (Wan et al., ICLR 2022, Algorithm 1) is r = n = 1. Its smoothing (section 3.4) is gamma, for features (F),
 gradients (G) or both (GF). As in its code (`helper/feature_buffer.py`), the average starts at zero, without a
@@ -81,20 +82,17 @@ def bins_of(index: ShuffleIndex, ids: Tensor, num_bins: int) -> tuple[Bin, ...]:
     """
     if num_bins == 1:
         return (Bin(index, ALL, ALL),)
-    device, rows = index.send_rows.device, index.send_rows.cpu()
-    bins = ids.cpu().long() % num_bins
+    rows, bins = index.send_rows.cpu(), ids.cpu().long() % num_bins
     sent, foreign = bins[: index.num_local][rows], bins[index.num_local :]
-    found = []
-    for number in range(num_bins):
-        own, places = torch.unique(rows[sent == number], return_inverse=True)
-        part = ShuffleIndex(
-            places,
-            _counts(sent == number, index.sent),
-            _counts(foreign == number, index.received),
-            own.numel(),
-        )
-        found.append(Bin(part.to(device), own.to(device), torch.nonzero(foreign == number).flatten().to(device)))
-    return tuple(found)
+    return tuple(_bin(index, rows, sent == number, foreign == number) for number in range(num_bins))
+
+
+def _bin(index: ShuffleIndex, rows: Tensor, is_sent: Tensor, is_received: Tensor) -> Bin:
+    """The bin of the sent rows and of the foreign rows that are marked."""
+    device = index.send_rows.device
+    own, places = torch.unique(rows[is_sent], return_inverse=True)
+    part = ShuffleIndex(places, _counts(is_sent, index.sent), _counts(is_received, index.received), own.numel())
+    return Bin(part.to(device), own.to(device), torch.nonzero(is_received).flatten().to(device))
 
 
 def _counts(chosen: Tensor, lengths: Sequence[int]) -> tuple[int, ...]:
