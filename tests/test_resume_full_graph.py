@@ -23,6 +23,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "late_parts": {"_target_": VERTEX, "delay": 1, "exchange": "broadcast", "cache_input_halo": True},
     "late_chunks": {"_target_": VERTEX, "delay": 1, "chunks": 3},
     "late_cut": {"_target_": VERTEX, "delay": 2},
+    "binned_cut": {"_target_": VERTEX, "delay": 3, "bins": 3, "pipeline": True},
+    "averaged": {"_target_": VERTEX, "delay": 1, "pipeline": True, "smooth_features": 0.9, "smooth_gradients": 0.8},
     "coupled": {"_target_": TENSOR},
     "padded": {"_target_": TENSOR, "order": "cheapest", "pad": True, "chunks": 3},
     "pipelined": {"_target_": TENSOR, "mode": "decoupled", "chunks": 3, "pipeline": True},

@@ -3,8 +3,9 @@
     fresh       Rows are used in the epoch in which they arrive. This is exact.
     stale(k)    Fetched rows and sums are reused until they are k epochs old, then fetched again (the historical
                 embeddings of Sancus). Their gradients go home in every epoch.
-    late(k)     Rows, sums and gradients are used k epochs after they were sent (the delayed aggregation cd-r of
-                DistGNN). In the first k epochs nothing has arrived, and the parts of other ranks are missing.
+    late(k)     Rows, sums and gradients are used k epochs after they were sent (DistGNN's cd-r, PipeGCN). In the
+                first k epochs nothing has arrived, and the parts of other ranks are missing. `gnnexp.comm.late` has
+                bins of vertices and averages over epochs.
 
 The Sancus paper skips a broadcast while the receivers' copies are fresh enough. Its artifact uses a fixed schedule.
 Here a row is at most k epochs old. With k = 0 everything is fresh. `variation.py` bounds how far rows move instead.
@@ -14,16 +15,16 @@ Here a row is at most k epochs old. With k = 0 everything is fresh. `variation.p
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from gnnexp.comm.background import Background, PendingExchange
+from gnnexp.comm.background import Background
 from gnnexp.comm.communicator import Communicator
+from gnnexp.comm.late import ALL, Bin, LateExchange, LateGather, LateReduce, LateRows
 from gnnexp.comm.shuffle import Halo, reduce_home, shuffle
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.measure.ledger import Tag
@@ -52,15 +53,17 @@ class ExchangePoint(ABC):
     def reduce(self, rows: Tensor, epoch: int, comm: Communicator, tag: Tag) -> Tensor:
         """`[num_local, d]` as `reduce_home`."""
 
+    def take_skipped(self) -> int:
+        """`skipped_bytes`, which are reset."""
+        skipped, self.skipped_bytes = self.skipped_bytes, 0
+        return skipped
+
     def state(self) -> Any:
         """The state that a checkpoint holds."""
         return None
 
     def restore(self, state: Any, device: torch.device) -> None:  # noqa: B027  most have none
         """Restore the result of `state`."""
-
-    def drain(self) -> None:  # noqa: B027  most wait at once
-        """Wait for pending exchanges."""
 
 
 class Fresh(ExchangePoint):
@@ -153,69 +156,65 @@ class Stale(ExchangePoint):
 
 
 class Late(ExchangePoint):
-    """Rows are used some epochs after they were sent.
+    """Rows are used some epochs after they were sent, see `gnnexp.comm.late`.
 
     Args:
         halo: how rows come and go.
-        epochs: the delay, at least 1.
+        arrival: delay, bins and smoothing.
+        bins: the bins of the halo; None: one bin.
         background: the thread that exchanges while the loop computes, and its communicator; None: the loop waits for
             each exchange.
 
     Attributes:
-        forwards, backwards: results that arrived or are pending, and are not used yet; oldest first.
+        forwards, backwards: rows or sums, and gradients: under way, or kept.
     """
 
-    def __init__(self, halo: Halo, epochs: int, background: tuple[Background, Communicator] | None = None) -> None:
+    def __init__(
+        self,
+        halo: Halo,
+        arrival: Arrival,
+        bins: Sequence[Bin] | None = None,
+        background: tuple[Background, Communicator] | None = None,
+    ) -> None:
         super().__init__(halo)
-        self._epochs, self._background = epochs, background
-        self.forwards: deque[Tensor | PendingExchange[Tensor]] = deque()
-        self.backwards: deque[Tensor | PendingExchange[Tensor]] = deque()
+        bins = (Bin(halo, ALL, ALL),) if bins is None else bins
+        assert len(bins) == arrival.bins, f"{len(bins)} bins, and not {arrival.bins}"
+        self._exchange = LateExchange(halo, bins, background)
+        self.forwards = LateRows(arrival.epochs, arrival.bins, arrival.smooth_features)
+        self.backwards = LateRows(arrival.epochs, arrival.bins, arrival.smooth_gradients)
 
     def gather(self, local: Rows, epoch: int, comm: Communicator, tag: Tag) -> Rows:
-        """Local rows, with the foreign rows of `epochs` epochs ago."""
+        """Local rows, with late foreign rows."""
         assert isinstance(local, Tensor), "features are fresh: they are the same in every epoch"
         if comm.size == 1:
             return local
-        among = comm if self._background is None else self._background[1]
-        return applied(_Gather, local, self._forwards, self._backwards, self.halo, among, tag)
+        return applied(LateGather, local, self._exchange, self.forwards, self.backwards, epoch, comm, tag)
 
     def reduce(self, rows: Tensor, epoch: int, comm: Communicator, tag: Tag) -> Tensor:
-        """Local sums, with the other ranks' parts of `epochs` epochs ago."""
+        """Local sums, with late parts of the other ranks."""
         if comm.size == 1:
             return rows
-        among = comm if self._background is None else self._background[1]
-        return applied(_Reduce, rows, self._forwards, self._backwards, self.halo, among, tag)
+        return applied(LateReduce, rows, self._exchange, self.forwards, self.backwards, epoch, comm, tag)
 
-    def _forwards(self, exchange: Callable[[], Tensor]) -> Tensor:
-        return self._later(exchange, self.forwards)
+    def take_skipped(self) -> int:
+        """Bytes of the bins that were not sent."""
+        skipped, self._exchange.skipped_bytes = self._exchange.skipped_bytes, 0
+        return skipped
 
-    def _backwards(self, exchange: Callable[[], Tensor]) -> Tensor:
-        return self._later(exchange, self.backwards)
+    def state(self) -> tuple[Any, ...]:
+        """Rows that are not used yet, `(forwards, backwards)`; with bins or smoothing, then the kept rows of both."""
+        self.forwards.drain()
+        self.backwards.drain()
+        sent = list(self.forwards.sent), list(self.backwards.sent)
+        keeps = self.forwards.keeps or self.backwards.keeps
+        return (*sent, self.forwards.kept, self.backwards.kept) if keeps else sent
 
-    def _later(self, exchange: Callable[[], Tensor], queue: deque[Tensor | PendingExchange[Tensor]]) -> Tensor:
-        fresh = exchange() if self._background is None else self._background[0].start(exchange)
-        queue.append(fresh)
-        if len(queue) > self._epochs:
-            return _arrived(queue.popleft())
-        queue[-1] = arrived = _arrived(fresh)  # a result that has arrived is not waited for again
-        return torch.zeros_like(arrived)
-
-    def drain(self) -> None:
-        """Wait for all pending exchanges."""
-        for queue in (self.forwards, self.backwards):
-            arrived = [_arrived(rows) for rows in queue]
-            queue.clear()
-            queue.extend(arrived)
-
-    def state(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Results that are not used yet: `(forwards, backwards)`."""
-        return [_arrived(rows) for rows in self.forwards], [_arrived(rows) for rows in self.backwards]
-
-    def restore(self, state: tuple[list[Tensor], list[Tensor]], device: torch.device) -> None:
-        """Restore the results that are not used yet."""
-        for queue, kept in zip((self.forwards, self.backwards), state, strict=True):
-            queue.clear()
-            queue.extend(rows.to(device) for rows in kept)
+    def restore(self, state: tuple[Any, ...], device: torch.device) -> None:
+        """Restore the result of `state`."""
+        forwards, backwards, *kept = state
+        of_forwards, of_backwards = kept or (None, None)
+        self.forwards.restore(forwards, of_forwards, device)
+        self.backwards.restore(backwards, of_backwards, device)
 
 
 @dataclass(frozen=True)
@@ -225,10 +224,15 @@ class Arrival:
     Attributes:
         kind: which of the three.
         epochs: k, largest age or delay in epochs.
+        bins: for `late`: number of bins of vertices, of which an epoch sends one.
+        smooth_features, smooth_gradients: for `late`: gamma of the averages of rows and sums, and of gradients.
     """
 
     kind: Literal["fresh", "stale", "late"] = "fresh"
     epochs: int = 0
+    bins: int = 1
+    smooth_features: float = 0.0
+    smooth_gradients: float = 0.0
 
     @property
     def is_fresh(self) -> bool:
@@ -242,13 +246,23 @@ class Arrival:
             return ""
         if self.kind == "stale":
             return f"rows of other ranks are up to {self.epochs} epochs old"
-        return f"rows, sums and gradients of other ranks come {self.epochs} epochs late"
+        said = f"rows, sums and gradients of other ranks come {self.epochs} epochs late"
+        if self.bins > 1:
+            said += f", and those of a vertex are sent every {self.bins} epochs"
+        for what, gamma in (("rows and sums", self.smooth_features), ("gradients", self.smooth_gradients)):
+            said += f"; {what} are averages over epochs, with {gamma:g} of the last average" if gamma else ""
+        return said
 
-    def at(self, halo: Halo, background: tuple[Background, Communicator] | None = None) -> ExchangePoint:
-        """An exchange point with this arrival; late exchanges run on `background`, see `Late`."""
+    def at(
+        self,
+        halo: Halo,
+        bins: Sequence[Bin] | None = None,
+        background: tuple[Background, Communicator] | None = None,
+    ) -> ExchangePoint:
+        """An exchange point with this arrival. `bins` and `background` are for late exchanges, see `Late`."""
         if not self.epochs:
             return Fresh(halo)
-        return Stale(halo, self.epochs) if self.kind == "stale" else Late(halo, self.epochs, background)
+        return Stale(halo, self.epochs) if self.kind == "stale" else Late(halo, self, bins, background)
 
 
 FRESH = Arrival()
@@ -272,26 +286,8 @@ class _Old(FirstOrderFunction):
 When = Callable[[Callable[[], Tensor]], Tensor]
 
 
-class _Gather(FirstOrderFunction):
-    """Local rows, then foreign rows as `forwards` gives them; `backwards` gives the gradients that come home."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, local: Tensor, forwards: When, backwards: When, halo: Halo, comm: Communicator, tag: Tag
-    ) -> Tensor:
-        ctx.rest = backwards, halo, comm, tag
-        return torch.cat((local, forwards(lambda: _fetched(local, halo, comm, tag))))
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        backwards, halo, comm, tag = ctx.rest
-        count = halo.num_local
-        added = backwards(lambda: _brought_home(gradient[count:], halo, comm, tag))
-        return gradient[:count] + added, None, None, None, None, None
-
-
 class _Reduce(FirstOrderFunction):
-    """The transpose of `_Gather`."""
+    """Local sums, and parts of other ranks as `forwards` gives them; `backwards` gives gradients of foreign rows."""
 
     @staticmethod
     def forward(
@@ -334,10 +330,6 @@ def _foreign(mixed: Rows, num_local: int) -> Rows:
     return mixed[num_local:].detach().clone()
 
 
-def _arrived(rows: Tensor | PendingExchange[Tensor]) -> Tensor:
-    return rows if isinstance(rows, Tensor) else rows.result()
-
-
 class KeptExchanges:
     """The exchange points of a rank that keep rows for later epochs.
 
@@ -351,19 +343,11 @@ class KeptExchanges:
         self._arrival, self._device = arrival, device
         self._points = [point for point in points if not isinstance(point, Fresh)]
 
-    def drain(self) -> None:
-        """Wait for all pending exchanges."""
-        for point in self._points:
-            point.drain()
-
     def take_counts(self) -> dict[str, int]:
-        """Bytes that this rank did not send since the last call, because old rows were used."""
-        if self._arrival.kind != "stale":
+        """Bytes that this rank did not send since the last call, because old rows were used; none if all are sent."""
+        if self._arrival.kind != "stale" and self._arrival.bins == 1:
             return {}
-        skipped = sum(point.skipped_bytes for point in self._points)
-        for point in self._points:
-            point.skipped_bytes = 0
-        return {"comm/bytes_skipped": skipped}
+        return {"comm/bytes_skipped": sum(point.take_skipped() for point in self._points)}
 
     def state_dict(self) -> dict[str, Any]:
         """The kept rows, sums and gradients, for a checkpoint; empty if everything is fresh."""

@@ -42,6 +42,11 @@ class WholeParts:
         """The same parts, of some ranks only (`Halo.only`)."""
         return WholeParts(self.lengths, rank, tuple(bool(sends) for sends in senders))
 
+    @property
+    def num_foreign(self) -> int:
+        """Number of rows of all other ranks."""
+        return sum(self.lengths) - self.num_local
+
     def fetch(self, local: Rows, comm: Communicator, tag: Tag) -> Rows:
         """The rows of the other ranks, in rank order. Dense rows take one round for each rank, sparse rows one."""
         if isinstance(local, SparseRows):

@@ -24,6 +24,7 @@ from torch import Tensor
 from torch._C._distributed_c10d import Store
 from torch.distributed.distributed_c10d import _get_default_group
 
+from gnnexp.comm.background import Background
 from gnnexp.comm.environment import Environment
 from gnnexp.comm.meeting import answers_in_time, prove, store_of
 from gnnexp.comm.mesh import Mesh
@@ -154,6 +155,7 @@ class Communicator:
         self._met = False  # whether an exchange of sizes has just synchronised all ranks
         self._process_groups: list[dist.ProcessGroup] = []
         self._children: list[Communicator] = []
+        self._background: Background | None = None
         self._staged = self.size > 1 and _carrier(device, group) == STAGED
 
     def along(self, mesh: Mesh, axis: str) -> Communicator:
@@ -168,13 +170,18 @@ class Communicator:
         assert set(own) <= set(self._ranks), "a group has ranks of this communicator only"
         return self if own == self._ranks else self._among(groups, self.device)
 
-    def clone_for_thread(self, device: torch.device | None = None) -> Communicator:
+    def clone_for_thread(
+        self, device: torch.device | None = None, background: Background | None = None
+    ) -> Communicator:
         """Collectives among the same ranks, for use by one other thread at the same time. All ranks call this.
 
         Args:
             device: where the thread's payloads live, None for the host.
+            background: the thread, if its exchanges may be under way when the run ends: `release` waits for them.
         """
-        return self._among(self._groups, torch.device("cpu") if device is None else device)
+        other = self._among(self._groups, torch.device("cpu") if device is None else device)
+        other._background = background
+        return other
 
     def _among(self, groups: Sequence[Sequence[int]], device: torch.device) -> Communicator:
         with self._timer.activity.exchange(), answers_in_time(self._timeout_s):  # waits for the addresses of the others
@@ -215,6 +222,9 @@ class Communicator:
 
     def release(self) -> None:
         """Leave the groups that `along` and `clone_for_thread` made. All ranks call this, and wait for each other."""
+        for child in self._children:
+            if child._background is not None:
+                child._background.finish()
         if self._children:
             self.barrier()  # a peer may still be joining a group that was never used
         while self._children:

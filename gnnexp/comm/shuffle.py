@@ -41,6 +41,10 @@ class Halo(Protocol):
             rank: this rank.
         """
 
+    @property
+    def num_foreign(self) -> int:
+        """F, the number of rows that come from other ranks."""
+
     def fetch(self, local: Rows, comm: Communicator, tag: Tag) -> Rows:
         """Collective: `[F, d]` foreign rows in rank order, from the `[num_local, d]` local rows of all ranks."""
 

@@ -23,6 +23,7 @@ from torch import Tensor
 from gnnexp.comm.arrival import Arrival, ExchangePoint, Fresh, used_with_old
 from gnnexp.comm.background import Background
 from gnnexp.comm.communicator import Communicator
+from gnnexp.comm.late import Bin
 from gnnexp.comm.shuffle import Halo
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.measure.ledger import Tag
@@ -53,8 +54,13 @@ class Variation(Arrival):
             f"values and cannot be counted without training"
         )
 
-    def at(self, halo: Halo, background: tuple[Background, Communicator] | None = None) -> ExchangePoint:
-        """An exchange point with this arrival."""
+    def at(
+        self,
+        halo: Halo,
+        bins: Sequence[Bin] | None = None,
+        background: tuple[Background, Communicator] | None = None,
+    ) -> ExchangePoint:
+        """An exchange point with this arrival, for which there are no bins and no background."""
         return Fresh(halo) if self.is_fresh else Varied(halo, self.bound)
 
 

@@ -51,7 +51,7 @@ ELSEWHERE: Mapping[str, KnownElsewhere] = dict(
             KnownElsewhere("features on all GPUs of a machine", ("system=quiver",), _EXTERNAL),
         ),
         _named("system=bns_gcn", KnownElsewhere("sampled boundaries", ("system=neutronstar_comm",), _EXTERNAL)),
-        _named("system=pipegcn system=adaqp", KnownElsewhere("stale boundaries", ("system=sancus",), _EXTERNAL)),
+        _named("system=adaqp", KnownElsewhere("stale boundaries", ("system=pipegcn",), _EXTERNAL)),
         _named(
             "system=cagnet system=roc", KnownElsewhere("full-graph training", ("system=neutronstar_comm",), _EXTERNAL)
         ),

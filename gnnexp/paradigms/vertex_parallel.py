@@ -40,6 +40,7 @@ from gnnexp.paradigms.vertices.checks import (
 from gnnexp.paradigms.vertices.edge_cut import EdgeCutTrainer, all_held, inputs_held, none_held
 from gnnexp.paradigms.vertices.held_memory import held_memory, held_need
 from gnnexp.paradigms.vertices.hybrid_dependency import Costs, Fetched, cheapest, profile_problems
+from gnnexp.paradigms.vertices.lateness import background_of, lateness_problems
 from gnnexp.paradigms.vertices.option_rules import option_problems
 from gnnexp.paradigms.vertices.sent_rows import FeatureRows, SentRows, sent_projected
 from gnnexp.paradigms.vertices.vertex_cut import VertexCutTrainer
@@ -64,7 +65,11 @@ class VertexParallel(Paradigm):
         staleness_metric: for `stale`: what is bounded: the age of rows in `epochs` (by `staleness`), or the `variation`
             of their owner's embeddings (by `variation_bound`), see `gnnexp/comm/variation.py`.
         variation_bound: a rank sends its rows again if they have moved by this share of their norm; 0 is exact.
-        delay: delay of other ranks' rows and sums, in epochs (DistGNN's cd-r); 0 is exact.
+        delay: delay of other ranks' rows and sums, in epochs (DistGNN's cd-r, PipeGCN); 0 is exact.
+        bins: number of bins of vertices for `delay`, of which an epoch exchanges one (cd-r has r), see `comm/late.py`.
+        smooth_features, smooth_gradients: gamma of averages over epochs, for `delay`: of rows and sums, and of their
+            gradients (PipeGCN-F and -G); 0: the last values.
+        pipeline: whether late rows are exchanged while a rank computes, up to the epoch that uses them.
         chunks, device_memory: number or size of the ranges of destinations that a layer computes one after another,
             see `loops/chunking.py`.
         resident_memory: bytes of the device in which chunks stay, see `loops/stay.py`; null: all cross in every visit.
@@ -78,6 +83,10 @@ class VertexParallel(Paradigm):
     staleness_metric: StalenessMetric = "epochs"
     variation_bound: float = 0.0
     delay: int = 0
+    bins: int = 1
+    smooth_features: float = 0.0
+    smooth_gradients: float = 0.0
+    pipeline: bool = False
     chunks: int | None = 1
     device_memory: int | None = None
     resident_memory: ResidentMemory = None
@@ -86,8 +95,16 @@ class VertexParallel(Paradigm):
     reads_narrow_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        rules = option_problems(self)
-        ConfigError.raise_all([*self.chunking.problems(), *self.chunking.whole_problems(), *rules])
+        late = lateness_problems(
+            self.delay,
+            self.bins,
+            {"smooth_features": self.smooth_features, "smooth_gradients": self.smooth_gradients},
+            pipeline=self.pipeline,
+            whole_parts=self.exchange == "broadcast",
+        )
+        ConfigError.raise_all(
+            [*self.chunking.problems(), *self.chunking.whole_problems(), *option_problems(self), *late]
+        )
 
     @property
     def chunking(self) -> Chunking:
@@ -96,12 +113,14 @@ class VertexParallel(Paradigm):
 
     @property
     def arrival(self) -> Arrival:
-        """When other ranks' rows are used: `staleness` and `delay`."""
+        """When other ranks' rows are used: `staleness`, or `delay` with its options."""
         if self.staleness_metric == "variation":
             return Variation("stale", bound=self.variation_bound)
         if self.dependency == "stale":
             return Arrival("stale", self.staleness)
-        return Arrival("late", self.delay) if self.delay else Arrival()
+        if not self.delay:
+            return Arrival()
+        return Arrival("late", self.delay, self.bins, self.smooth_features, self.smooth_gradients)
 
     def refuses_rounded_rows(self, experiment: Experiment) -> Refusal | None:
         """Rows of an edge-cut may be in bfloat16 if they are fresh."""
@@ -186,8 +205,9 @@ class VertexParallel(Paradigm):
     def trainer(self, job: Job) -> Trainer[Any]:
         """The trainer over an edge-cut or over a vertex-cut."""
         assert job.shard.partition is not None
+        background = background_of(job) if self.pipeline else None
         if job.shard.partition.edge_owner is not None:
-            return VertexCutTrainer(job, self.arrival, holds_inputs=self.cache_input_halo)
+            return VertexCutTrainer(job, self.arrival, holds_inputs=self.cache_input_halo, background=background)
         whole_parts_from = int(self.cache_input_halo) if self.exchange == "broadcast" else None
         return EdgeCutTrainer(
             job,
@@ -196,6 +216,7 @@ class VertexParallel(Paradigm):
             whole_parts_from=whole_parts_from,
             chunking=self.chunking,
             projects=self._projects(job),
+            background=background,
         )
 
     def _held(self, job: Job) -> Cached:

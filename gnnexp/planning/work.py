@@ -195,11 +195,11 @@ def _pipeline(run: RecordedRun, dims: list[int], ranks: int, chunks: int) -> dic
     if not options.get("pipeline") or chunks == 1:
         return {}
     rows = _known(run, f"work/vertices_layer{len(dims) - 1}") / ranks
-    one = rows * dims[-1] * ITEMSIZE * (ranks - 1) / ranks
+    exchanged = rows * dims[-1] * ITEMSIZE * (ranks - 1) / ranks
     blocks = int(options.get("dense_blocks") or 1)
     if blocks == 1:
-        return {"pipelined": chunks, "pipelined_bytes": 2 * one}
-    return {"pipelined": min(chunks, blocks), "pipelined_bytes": 4 * one}
+        return {"pipelined": chunks, "pipelined_bytes": 2 * exchanged}
+    return {"pipelined": min(chunks, blocks), "pipelined_bytes": 4 * exchanged}
 
 
 def num_steps(run: RecordedRun) -> int:

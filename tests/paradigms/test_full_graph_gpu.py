@@ -77,6 +77,8 @@ def test_cuda_equals_cpu(ranks, size, model, system, steps):
         ("sancus", {"staleness": 0}),
         ("sancus", {"staleness": 2, "exchange": "halo"}),
         ("distgnn", {"delay": 2}),
+        ("distgnn", {"delay": 2, "bins": 3, "pipeline": True}),
+        ("neutronstar_comm", {"delay": 1, "pipeline": True, "smooth_features": 0.5, "smooth_gradients": 0.5}),
         ("distgnn", {"cache_input_halo": False}),
         ("neutrontp_naive", {"chunks": 3}),
         ("neutrontp", {"chunks": 1, "pipeline": False}),

@@ -57,7 +57,8 @@ PAGES: Mapping[str, About] = {
         "neutrontp",
     ),
     "hongtu": About(("hongtu", "hongtu_resident", "hongtu_p2p", "hongtu_base", "hongtu_im"), "hongtu"),
-    "distgnn": About(("distgnn",)),
+    "distgnn": About(("distgnn", "distgnn_cd5")),
+    "pipegcn": About(("pipegcn", "pipegcn_gf")),
     "sdt_gnn": About(("sdt_gnn",), "sdt_gnn"),
 }
 PAPERS = {

@@ -20,6 +20,8 @@ KEEPING = {
     "late_rows": ["neutronstar_comm", "paradigm.delay=2"],
     "late_parts": ["neutronstar_comm", "paradigm.delay=1", "paradigm.exchange=broadcast"],
     "varied_parts": ["sancus_adaptive", "paradigm.cache_input_halo=false"],
+    "binned_rows": ["neutronstar_comm", "paradigm.delay=3", "paradigm.bins=2", "paradigm.pipeline=true"],
+    "averaged_rows": ["neutronstar_comm", "paradigm.delay=1", "paradigm.smooth_gradients=0.5"],
     "old_sums": ["distgnn", "paradigm.dependency=stale", "paradigm.staleness=2"],
 }
 QUICK = ("sancus", "distgnn")  # old rows of an edge-cut, late rows of a vertex-cut

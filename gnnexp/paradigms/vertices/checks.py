@@ -147,7 +147,10 @@ def kept_rows(
         compared = last * hidden + inputs * facts.trains_features
         kept = foreign * (inputs + last * hidden) + facts.num_nodes * compared
     elif arrival.kind == "late":  # rows of all layers but the first, sums of all layers, and gradients of both
-        kept = arrival.epochs * (foreign + facts.num_nodes) * (2 * last + 1) * hidden
+        # In `bins` epochs every row is sent once. With bins or averages, a rank also keeps the rows that it uses.
+        keeps = arrival.bins > 1 or arrival.smooth_features > 0 or arrival.smooth_gradients > 0
+        copies = -(-arrival.epochs // arrival.bins) + keeps
+        kept = copies * (foreign + facts.num_nodes) * (2 * last + 1) * hidden
     elif experiment.partitioner.vertex_cut:  # rows of all layers but the first, and sums of all layers
         kept = (foreign * last + ranks * facts.num_nodes * (last + 1)) * hidden
     else:  # the inputs of every layer

@@ -20,7 +20,8 @@ from gnnexp.comm.arrival import FRESH, Arrival, ExchangePoint, KeptExchanges
 from gnnexp.comm.background import Background
 from gnnexp.comm.broadcast import WholeParts
 from gnnexp.comm.communicator import Communicator
-from gnnexp.comm.shuffle import Halo
+from gnnexp.comm.late import Bin, bins_of
+from gnnexp.comm.shuffle import Halo, ShuffleIndex
 from gnnexp.graph.block import BatchKey, Block
 from gnnexp.graph.sparse import Rows
 from gnnexp.measure.ledger import Tag
@@ -60,7 +61,8 @@ class EdgeCutTrainer(WholeGraphTrainer):
         whole_parts_from: first layer before which all ranks get whole parts (Sancus), not only the rows that they need;
             None: no layer.
         chunking: ranges of destinations that a layer computes one after another.
-        background: thread and communicator for late exchanges, which run while the loop computes; None: the loop waits.
+        background: thread and communicator for late exchanges, which run while the loop computes, into later epochs if
+            their rows are not due; None: the loop waits.
         projects: for each layer, whether fetched rows come projected (fresh rows of contract layers only); empty: none.
     """
 
@@ -127,14 +129,16 @@ class EdgeCutTrainer(WholeGraphTrainer):
             ]
         )
         halo: Halo | None = None
+        bins: tuple[Bin, ...] | None = None
         points: list[ExchangePoint | None] = []
         for index, (level, of_ranks) in enumerate(zip(self.levels, zip(*of_levels, strict=True), strict=True)):
             if not any(fetches for fetches, _ in of_ranks):
                 halo = None
             elif halo is None or not all(alike for _, alike in of_ranks):
                 halo = self._halo(level, whole_parts=whole_parts)  # collective: all ranks make one
+                bins = self._bins(halo, level)
             arrival = FRESH if index == 0 and self._arrival.kind == "late" else self._arrival
-            points.append(None if halo is None else arrival.at(halo, self._background))
+            points.append(None if halo is None else arrival.at(halo, bins, self._background))
         return tuple(points)
 
     def _halo(self, level: RankLayer, *, whole_parts: bool) -> Halo:
@@ -144,6 +148,11 @@ class EdgeCutTrainer(WholeGraphTrainer):
             return WholeParts(lengths, job.comm.rank)
         index = shuffle_index(level.wanted, level.fetched, level.num_local, self.own, job.batch_comm)
         return index.to(job.device)
+
+    def _bins(self, halo: Halo, level: RankLayer) -> tuple[Bin, ...] | None:
+        if not isinstance(halo, ShuffleIndex):
+            return None
+        return bins_of(halo, level.block.src_ids, self._arrival.bins)
 
     # --- the iteration ---------------------------------------------------------------------------------------------
     def load(self) -> Rows:
@@ -170,16 +179,9 @@ class EdgeCutTrainer(WholeGraphTrainer):
 
         return layer_by_layer(ready, model.num_layers, run)
 
-    def synchronize(self) -> None:
-        """Sum gradients, then wait for all background exchanges of this epoch."""
-        super().synchronize()
-        if self._background is not None:
-            with self.job.timer.phase("sync"):
-                self._kept.drain()
-
     # --- counts and state ------------------------------------------------------------------------------------------
     def end_epoch(self) -> EpochCounts:
-        """The counts of the epoch, with fetched and held rows, and bytes that old rows saved."""
+        """The counts of the epoch, with fetched and held rows, and bytes that old rows or bins saved."""
         found, own = super().end_epoch(), self.own.numel()
         found.work["halo_fetched"] = sum(sum(level.fetched) for level in self.levels)
         found.work["halo_cached"] = sum(level.num_local - own for level in self.levels)

@@ -3,21 +3,48 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from gnnexp.comm.arrival import Arrival
 from gnnexp.components.options import rule_problems
 from gnnexp.errors import Problem
 
-if TYPE_CHECKING:
-    from gnnexp.paradigms.vertex_parallel import VertexParallel
+
+# ruff: noqa: D102  the names are those of the paradigm's options, which its docstring explains
+class DependencyOptions(Protocol):
+    """The options that depend on each other (`VertexParallel`)."""
+
+    @property
+    def arrival(self) -> Arrival: ...
+
+    @property
+    def delay(self) -> int: ...
+
+    @property
+    def dependency(self) -> str: ...
+
+    @property
+    def exchange(self) -> str: ...
+
+    @property
+    def rows(self) -> str: ...
+
+    @property
+    def staleness(self) -> int: ...
+
+    @property
+    def staleness_metric(self) -> str: ...
+
+    @property
+    def variation_bound(self) -> float: ...
 
 
-def option_problems(options: VertexParallel) -> list[Problem]:
+def option_problems(options: DependencyOptions) -> list[Problem]:
     """What is wrong with the options, whatever else an experiment chooses."""
     return [*_age_problems(options), *_variation_problems(options), *_exchange_problems(options)]
 
 
-def _age_problems(options: VertexParallel) -> list[Problem]:
+def _age_problems(options: DependencyOptions) -> list[Problem]:
     """Wrong ages and delays."""
     stale, is_late = options.dependency == "stale", options.delay > 0
     return rule_problems(
@@ -46,7 +73,7 @@ def _age_problems(options: VertexParallel) -> list[Problem]:
     )
 
 
-def _variation_problems(options: VertexParallel) -> list[Problem]:
+def _variation_problems(options: DependencyOptions) -> list[Problem]:
     """A wrong bound of the variation, or a second bound."""
     by_variation, bound = options.staleness_metric == "variation", options.variation_bound
     return rule_problems(
@@ -81,7 +108,7 @@ def _variation_problems(options: VertexParallel) -> list[Problem]:
     )
 
 
-def _exchange_problems(options: VertexParallel) -> list[Problem]:
+def _exchange_problems(options: DependencyOptions) -> list[Problem]:
     """Exchanges and rows that do not fit to the dependency."""
     return rule_problems(
         (

@@ -17,6 +17,9 @@ import torch
 from torch import Tensor
 
 from gnnexp.comm.arrival import FRESH, Arrival, KeptExchanges
+from gnnexp.comm.background import Background
+from gnnexp.comm.communicator import Communicator
+from gnnexp.comm.late import bins_of
 from gnnexp.comm.shuffle import reduce_max_home, shuffle
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.sparse import Rows
@@ -40,9 +43,17 @@ class VertexCutTrainer(WholeGraphTrainer):
         job: job of the rank.
         arrival: when other ranks' rows and sums are used. Projected features of the first layer are always fresh.
         holds_inputs: whether features of foreign sources are here. Then layer 1 gathers nothing.
+        background: thread and communicator for late exchanges, which run while the loop computes; None: the loop waits.
     """
 
-    def __init__(self, job: Job, arrival: Arrival, *, holds_inputs: bool) -> None:
+    def __init__(
+        self,
+        job: Job,
+        arrival: Arrival,
+        *,
+        holds_inputs: bool,
+        background: tuple[Background, Communicator] | None = None,
+    ) -> None:
         super().__init__(job)
         graph = job.once.of("cut", lambda: cut_graph(job.shard))
         self.own, self._holds_inputs, count = graph.own, holds_inputs, graph.own.numel()
@@ -53,8 +64,10 @@ class VertexCutTrainer(WholeGraphTrainer):
         )
         layers = range(job.model.num_layers)
         # Layer 1 gathers projected features of this epoch. Only its sums may be old or late.
-        self._gathers = [(arrival if index else FRESH).at(self.sources) for index in layers]
-        self._reduces = [arrival.at(self.destinations) for _ in layers]
+        of_sources = bins_of(self.sources, graph.block.src_ids, arrival.bins)
+        of_sums = bins_of(self.destinations, graph.block.dst_ids, arrival.bins)
+        self._gathers = [(arrival if index else FRESH).at(self.sources, of_sources, background) for index in layers]
+        self._reduces = [arrival.at(self.destinations, of_sums, background) for _ in layers]
         self._kept = KeptExchanges(arrival, (*self._gathers, *self._reduces), job.device)
         total = self._block.total_weight
         self._dst = Destinations(
@@ -126,7 +139,7 @@ class VertexCutTrainer(WholeGraphTrainer):
     # --- counts and state ------------------------------------------------------------------------------------------
 
     def end_epoch(self) -> EpochCounts:
-        """The counts of the epoch, with exchanged rows, and bytes that old rows saved."""
+        """The counts of the epoch, with exchanged rows, and bytes that old rows or bins saved."""
         found, layers = super().end_epoch(), self.job.model.num_layers
         found.work["halo_fetched"] = (
             layers - self._holds_inputs

@@ -1,0 +1,62 @@
+"""Options of late rows: what they must be, and the thread that exchanges late rows while a rank computes."""
+
+from __future__ import annotations
+
+from gnnexp.comm.background import Background
+from gnnexp.comm.communicator import Communicator
+from gnnexp.components.options import rule_problems
+from gnnexp.errors import Problem
+from gnnexp.paradigms.job import Job
+
+
+def lateness_problems(
+    delay: int, bins: int, smoothing: dict[str, float], *, pipeline: bool, whole_parts: bool
+) -> list[Problem]:
+    """Problems of the options.
+
+    Args:
+        delay: `paradigm.delay`.
+        bins: `paradigm.bins`.
+        smoothing: gamma by name of the option.
+        pipeline: `paradigm.pipeline`.
+        whole_parts: whether ranks broadcast whole parts.
+    """
+    late, whole = "set paradigm.delay=<epochs>", "set paradigm.exchange=halo"
+    no_delay = "without paradigm.delay all rows are fresh"
+    return rule_problems(
+        (bins >= 1, "bins", bins, "must be 1 (all rows in every epoch) or more", "set paradigm.bins=1"),
+        (bins <= 1 or delay > 0, "bins", bins, no_delay, f"{late}, or paradigm.bins=1"),
+        (
+            bins <= 1 or not whole_parts,
+            "bins",
+            bins,
+            "exchange=broadcast sends whole parts",
+            f"{whole}, or paradigm.bins=1",
+        ),
+        *(
+            rule
+            for name, gamma in smoothing.items()
+            for rule in (
+                (0 <= gamma < 1, name, gamma, "must be from 0 (no averages) to below 1", f"set paradigm.{name}=0.95"),
+                (not gamma or delay > 0, name, gamma, no_delay, f"{late}, or paradigm.{name}=0"),
+            )
+        ),
+        (not pipeline or delay > 0, "pipeline", pipeline, no_delay, f"{late}, or paradigm.pipeline=false"),
+        (
+            not pipeline or not whole_parts,
+            "pipeline",
+            pipeline,
+            "exchange=broadcast sends whole parts one after another",
+            f"{whole}, or paradigm.pipeline=false",
+        ),
+    )
+
+
+def background_of(job: Job) -> tuple[Background, Communicator]:
+    """The thread that exchanges rows while the loop computes, and its communicator. All ranks call this."""
+
+    def made() -> tuple[Background, Communicator]:
+        thread = Background(job.timer, job.device)
+        return thread, job.comm.clone_for_thread(job.device, thread)
+
+    return job.once.of("background", made)
