@@ -41,7 +41,7 @@ from gnnexp.paradigms.vertices.edge_cut import EdgeCutTrainer, all_held, inputs_
 from gnnexp.paradigms.vertices.held_memory import held_memory, held_need
 from gnnexp.paradigms.vertices.hybrid_dependency import Costs, Fetched, cheapest, profile_problems
 from gnnexp.paradigms.vertices.lateness import background_of, lateness_problems
-from gnnexp.paradigms.vertices.option_rules import option_problems
+from gnnexp.paradigms.vertices.option_rules import age_problems, exchange_problems, variation_problems
 from gnnexp.paradigms.vertices.sent_rows import FeatureRows, SentRows, sent_projected
 from gnnexp.paradigms.vertices.vertex_cut import VertexCutTrainer
 from gnnexp.placement.halo import Cached
@@ -103,7 +103,14 @@ class VertexParallel(Paradigm):
             whole_parts=self.exchange == "broadcast",
         )
         ConfigError.raise_all(
-            [*self.chunking.problems(), *self.chunking.whole_problems(), *option_problems(self), *late]
+            [
+                *self.chunking.problems(),
+                *self.chunking.whole_problems(),
+                *age_problems(self.dependency, self.staleness, self.delay),
+                *variation_problems(self.dependency, self.staleness, self.staleness_metric, self.variation_bound),
+                *exchange_problems(self.dependency, self.exchange, self.rows, is_fresh=self.arrival.is_fresh),
+                *late,
+            ]
         )
 
     @property

@@ -247,6 +247,11 @@ def _is_decoupled(run: RecordedRun) -> bool:
     return bool(run.config.get("paradigm", {}).get("mode") == "decoupled")
 
 
+def _fetches_projected(run: RecordedRun) -> bool:
+    """Whether owners project rows that get fewer columns, before they send them."""
+    return run.config.get("paradigm", {}).get("rows") in ("projected", "cheapest")
+
+
 def _gathered(run: RecordedRun, dims: list[int], ranks: int) -> float:
     """Bytes of rows read over edges. Where projection and aggregation commute, rows are read at the smaller width."""
     model, total = run.value("model"), 0.0
@@ -274,7 +279,8 @@ def _flops(run: RecordedRun, dims: list[int], ranks: int) -> float:
     origins = ("host", "peer", "disk", "local", "remote")
     sources = sum(_known(run, f"work/features_loaded_{origin}") for origin in origins) / ranks / _slices(run, ranks)
     # Full-graph training: rows of vertices that other ranks own, mean over the layers.
-    halo = (_known(run, "work/halo_fetched") + _known(run, "work/halo_cached")) / ranks / (len(dims) - 1)
+    fetched = 0.0 if _fetches_projected(run) else _known(run, "work/halo_fetched")
+    halo = (fetched + _known(run, "work/halo_cached")) / ranks / (len(dims) - 1)
     for layer, (d_in, d_out) in enumerate(pairwise(dims), 1):
         rows = _known(run, f"work/vertices_layer{layer}") / ranks
         sources = max(sources, rows + halo)

@@ -79,6 +79,15 @@ def test_models(model: str, gathered: float, flops: float) -> None:
     assert work.gathered_bytes == pytest.approx(gathered) and work.flops == pytest.approx(flops)
 
 
+@pytest.mark.parametrize(("rows", "projected"), [("raw", 300 + 20 + 10), ("cheapest", 300 + 10)])
+def test_fetched_rows_that_come_projected_are_projected_by_their_owner(rows: str, projected: int) -> None:
+    """Of 2 ranks and 2 layers: 80 rows are fetched and 40 held, so 20 and 10 on a rank in each layer."""
+    counts = {**METRICS, "work/halo_fetched": 80, "work/halo_cached": 40, "work/vertices_layer1": 600}
+    run = replace(run_of("gcn", paradigm={"rows": rows}), epochs=[{}, counts, counts])
+    last = 300  # rows of layer 1, which layer 2 reads
+    assert work_of(run).flops == pytest.approx(2 * 2 * 100 * 16 * projected + 3 * 2 * 16 * 4 * last)
+
+
 def test_rows_of_edges_that_a_gat_without_fused_kernels_keeps() -> None:
     assert work_of(run_of("gat")).edge_rows_bytes == pytest.approx(2 * 16 * 4 * 300 * 1.5 + 2 * 4 * 4 * 200)
     assert work_of(run_of("gat")).scaled(3).edge_rows_bytes == pytest.approx(3 * (2 * 16 * 4 * 450 + 2 * 4 * 4 * 200))

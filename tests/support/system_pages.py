@@ -40,8 +40,10 @@ PAGES: Mapping[str, About] = {
     "quiver": About(("quiver",)),
     "p3": About(("p3",)),
     "gsplit": About(("gsplit", "gsplit_node", "gsplit_edge", "gsplit_rand"), "gsplit"),
-    "neutronstar": About(("neutronstar", "neutronstar_comm", "neutronstar_cache")),
-    "sancus": About(("sancus",)),
+    "neutronstar": About(
+        ("neutronstar", "neutronstar_comm", "neutronstar_cache", "neutronstar_best", "neutronstar_comm_best")
+    ),
+    "sancus": About(("sancus", "sancus_cached", "sancus_adaptive")),
     "neutrontp": About(
         (
             "neutrontp",
