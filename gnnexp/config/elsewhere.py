@@ -52,9 +52,8 @@ ELSEWHERE: Mapping[str, KnownElsewhere] = dict(
         ),
         _named("system=bns_gcn", KnownElsewhere("sampled boundaries", ("system=neutronstar_comm",), _EXTERNAL)),
         _named("system=pipegcn system=adaqp", KnownElsewhere("stale boundaries", ("system=sancus",), _EXTERNAL)),
-        _named(
-            "system=cagnet system=roc", KnownElsewhere("full-graph training", ("system=neutronstar_comm",), _EXTERNAL)
-        ),
+        _named("system=roc", KnownElsewhere("full-graph training", ("system=neutronstar_comm",), _EXTERNAL)),
+        _named("system=cagnet", KnownElsewhere("its 1D algorithm", ("system=cagnet_1d",), _EXTERNAL)),
         _named("system=plexus system=scalegnn", KnownElsewhere("tensor parallelism", ("system=neutrontp",), _EXTERNAL)),
         _named(
             "system=apt",

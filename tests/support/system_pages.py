@@ -45,6 +45,7 @@ PAGES: Mapping[str, About] = {
     "neutrontp": About(
         (
             "neutrontp",
+    "cagnet_1d": About(("cagnet_1d",)),
             "neutrontp_resident",
             "neutrontp_blocks",
             "neutrontp_replicated",
