@@ -61,8 +61,10 @@ ELSEWHERE: Mapping[str, KnownElsewhere] = dict(
                 "a choice among paradigms", (), "run each (docs/howto/sweep.md), and rank them: gnnexp plan"
             ),
         ),
+        _named("system=gnnlab", KnownElsewhere("its cache", ("system=gnnlab_cache",), _EXTERNAL)),
+        _named("system=salient", KnownElsewhere("its successor", ("system=salientpp",), _EXTERNAL)),
         _named(
-            "system=pagraph system=gnnlab system=ducati system=legion system=salient",
+            "system=ducati system=legion",
             KnownElsewhere("cached features", ("system=quiver",), "feature_store=cached"),
         ),
         _named(
