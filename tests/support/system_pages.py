@@ -45,11 +45,11 @@ PAGES: Mapping[str, About] = {
     "p3": About(("p3",)),
     "gsplit": About(("gsplit", "gsplit_node", "gsplit_edge", "gsplit_rand"), "gsplit"),
     "neutronstar": About(("neutronstar", "neutronstar_comm", "neutronstar_cache")),
+    "cagnet_1d": About(("cagnet_1d",)),
     "sancus": About(("sancus",)),
     "neutrontp": About(
         (
             "neutrontp",
-    "cagnet_1d": About(("cagnet_1d",)),
             "neutrontp_resident",
             "neutrontp_blocks",
             "neutrontp_replicated",
