@@ -10,6 +10,7 @@ import torch
 from combinations import combinations
 
 from gnnexp.config.compose import compose
+from gnnexp.experiment.build import read
 from gnnexp.graph.graph import Graph
 from gnnexp.paradigms.loops.targets import targets_of_rank
 from gnnexp.testing.exactness import assert_exact, parts, ranks_steps
@@ -60,6 +61,16 @@ def test_a_preset_is_exact(ranks, steps, system, model, size, kind):
     more = [] if system in FULL_GRAPH else ["sampler.fanouts=[4,3]", "sampler.key=global", "train.batch_size=8"]
     config = of_preset(system, size, f"model={model}", "train.dtype=float64", "model.dropout=0.5", *more)
     assert_exact(ranks, size, nasty_graph, config, 1e-10, num_parts=size, kind=kind, steps=steps)
+
+
+@pytest.mark.parametrize("system", [*FULL_GRAPH, *CACHING])
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_preset_takes_another_store(system: str, size: int) -> None:
+    """A preset chooses its cache with the store, so nothing of it is left where the user chooses another one."""
+    for store in ("embedding", "local"):
+        config = compose([f"system={system}", f"feature_store={store}", f"hardware.workers={size}", *SMALL]).config
+        assert read(config).problems == ()
+        assert config["feature_store"] == compose([f"feature_store={store}"]).config["feature_store"]
 
 
 # --- counts ----------------------------------------------------------------------------------------------------------
