@@ -68,7 +68,9 @@ def test_a_preset_is_exact(ranks, steps, system, model, size, kind):
 def test_a_preset_takes_another_store(system: str, size: int) -> None:
     """A preset chooses its cache with the store, so nothing of it is left where the user chooses another one."""
     for store in ("embedding", "local"):
-        config = compose([f"system={system}", f"feature_store={store}", f"hardware.workers={size}", *SMALL]).config
+        config = compose(
+            [f"system={system}", f"feature_store={store}", f"hardware.workers={size}", "dataset=digits"]
+        ).config
         assert read(config).problems == ()
         assert config["feature_store"] == compose([f"feature_store={store}"]).config["feature_store"]
 
