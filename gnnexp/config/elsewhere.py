@@ -52,9 +52,8 @@ ELSEWHERE: Mapping[str, KnownElsewhere] = dict(
         ),
         _named("system=bns_gcn", KnownElsewhere("sampled boundaries", ("system=neutronstar_comm",), _EXTERNAL)),
         _named("system=adaqp", KnownElsewhere("stale boundaries", ("system=pipegcn",), _EXTERNAL)),
-        _named(
-            "system=cagnet system=roc", KnownElsewhere("full-graph training", ("system=neutronstar_comm",), _EXTERNAL)
-        ),
+        _named("system=roc", KnownElsewhere("full-graph training", ("system=neutronstar_comm",), _EXTERNAL)),
+        _named("system=cagnet", KnownElsewhere("its 1D algorithm", ("system=cagnet_1d",), _EXTERNAL)),
         _named("system=plexus system=scalegnn", KnownElsewhere("tensor parallelism", ("system=neutrontp",), _EXTERNAL)),
         _named(
             "system=apt",
@@ -62,8 +61,10 @@ ELSEWHERE: Mapping[str, KnownElsewhere] = dict(
                 "a choice among paradigms", (), "run each (docs/howto/sweep.md), and rank them: gnnexp plan"
             ),
         ),
+        _named("system=gnnlab", KnownElsewhere("its cache", ("system=gnnlab_cache",), _EXTERNAL)),
+        _named("system=salient", KnownElsewhere("its successor", ("system=salientpp",), _EXTERNAL)),
         _named(
-            "system=pagraph system=gnnlab system=ducati system=legion system=salient",
+            "system=ducati system=legion",
             KnownElsewhere("cached features", ("system=quiver",), "feature_store=cached"),
         ),
         _named(

@@ -38,11 +38,16 @@ PAGES: Mapping[str, About] = {
     "distdgl": About(("distdgl",)),
     "fastsample": About(("fastsample", "fastsample_hybrid"), "fastsample"),
     "quiver": About(("quiver",)),
+    "gnnlab_cache": About(("gnnlab_cache",)),
+    "pagraph": About(("pagraph",)),
+    "salientpp": About(("salientpp",)),
+    "dsp": About(("dsp",)),
     "p3": About(("p3",)),
     "gsplit": About(("gsplit", "gsplit_node", "gsplit_edge", "gsplit_rand"), "gsplit"),
     "neutronstar": About(
         ("neutronstar", "neutronstar_comm", "neutronstar_cache", "neutronstar_best", "neutronstar_comm_best")
     ),
+    "cagnet_1d": About(("cagnet_1d",)),
     "sancus": About(("sancus", "sancus_cached", "sancus_adaptive")),
     "neutrontp": About(
         (
