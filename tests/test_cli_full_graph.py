@@ -71,6 +71,10 @@ def workplace(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> P
             ["paradigm.delay=-1", "0 (at once)", "fix: set paradigm.delay=0", "1 config"],
         ),
         (
+            "system=distgnn_cd5 paradigm.delay=0",
+            ["paradigm.bins=5", "all rows are fresh", "fix: set paradigm.delay=<epochs>", "paradigm.pipeline=True"],
+        ),
+        (
             "system=distgnn paradigm.dependency=cache paradigm.delay=5",
             [
                 "paradigm.delay=5",
