@@ -247,6 +247,8 @@ KEYS: dict[str, tuple[list[str], str]] = {
 }
 # Keys whose name or comment sounds like a file's and that are none.
 NO_FILE = {
+    "paradigm.vertex_parallel.smooth_features": "a number",
+    "system.pipegcn_gf.smooth_features": "a number",
     "dataset.aminer.features": "a word",
     "dataset.aminer.verify": "a switch",
     "dataset.planetoid.verify": "a switch",
@@ -262,6 +264,7 @@ NO_FILE = {
     "dataset.ogb.edge_features": "a switch",
     "feature_store.cached.tier": "a word",
     "feature_store.cached_owned.tier": "a word",
+    "feature_store.cached_presampled.tier": "a word",
     "feature_store.sharded.tier": "a word",
     "dataset.networkx.label": "an attribute",
     "dataset.networkx.features": "attributes",

@@ -41,7 +41,7 @@ def sampling_thread_problems(experiment: Experiment, together: bool = False) -> 
     sampler, of_rank = experiment.sampler, experiment.hardware.threads
     one_by_one = not experiment.train.overlap or together
     inside = threads_inside(sampler.threads, 1 if one_by_one else sampler.prefetch)
-    if of_rank == 0 or inside <= of_rank:
+    if of_rank <= 0 or inside <= of_rank:  # below 0 is refused elsewhere
         return []
     return [
         Problem(

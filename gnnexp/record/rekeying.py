@@ -28,8 +28,10 @@ from gnnexp.record.records import JOB_FILE, RESULT_FILE, load_job, load_result, 
 # What `code.changed` of a run of 0.1 says if its results are those of the last commit of 0.1. Vertex parallelism read
 # old rows wrongly before this digest.
 _VERTEX_PARALLEL, _MENDED = "gnnexp.paradigms.vertex_parallel.VertexParallel", {"gnnexp.comm.stale": "efc18f8fb78e4ca4"}
-# An option that came after 0.1 had keys, with the value that was left out of them.
-_LATER = ("weights", True)
+# Options that came after 0.1 had keys, with the values that are left out of them.
+_LATER = (("weights", True), ("link_split", None))
+# Modules of 0.1 whose datasets had `link_split`, which was a part of their keys.
+_HAD_LINK_SPLIT = tuple(f"gnnexp.datasets.{name}" for name in ("edge_list", "generated.rmat", "tables", "formats"))
 # Classes that may be named by anybody. Others are imported only if the user names them, too.
 _OWN = ("gnnexp.", "torch.optim.")
 NOT_THE_LAST = "was made by code of gnnexp 0.1 that may give other results"
@@ -169,7 +171,8 @@ def _described(dataset: Dataset) -> str:
     """The description of a dataset in its key of 0.1: first name of the class, version, all options, own code."""
     name = f"{type(dataset).__module__}.{type(dataset).__qualname__}"
     first = next((former for former, today in MOVED.items() if today == name), name)
-    options = {key: value for key, value in dataset.options().items() if (key, value) != _LATER}
+    later = _LATER[:1] if name.startswith(_HAD_LINK_SPLIT) else _LATER
+    options = {key: value for key, value in dataset.options().items() if (key, value) not in later}
     if isinstance(dataset, VerifiedDataset):
         options["verify"] = dataset.verify or not dataset.byte_problems()
     own = code_of([type(dataset).__module__]).own
