@@ -120,7 +120,8 @@ class CoupledTrainer(ColumnTrainer):
             everyone = torch.arange(job.graph.num_nodes, device=job.device)
             x = job.model.drop_features(everyone, self._features, layout.columns, key)
             assert isinstance(x, Tensor)
-            x = F.pad(x, (0, layout.width - x.shape[1]))
+            if missing := layout.width - x.shape[1]:  # otherwise `pad` would copy all features
+                x = F.pad(x, (0, missing))
         else:
             assert isinstance(dropped, Tensor)
             x = split(filled(dropped, layout), layout, job.comm, "activations")

@@ -9,7 +9,7 @@ owners before they are sent (`projected.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +31,7 @@ from gnnexp.paradigms.loops.computed import AGAIN, Computed
 from gnnexp.paradigms.loops.full_graph import RankGraph, Whole, WholeGraphTrainer, layer_by_layer
 from gnnexp.paradigms.loops.local_chunks import LocalChunks
 from gnnexp.paradigms.trainer import EpochCounts
+from gnnexp.paradigms.vertices.lateness import late_facts
 from gnnexp.paradigms.vertices.projected import in_one_piece, run_projected
 from gnnexp.placement.halo import Cached, RankLayer, everyone, levels, shuffle_index
 
@@ -153,6 +154,11 @@ class EdgeCutTrainer(WholeGraphTrainer):
         if not isinstance(halo, ShuffleIndex):
             return None
         return bins_of(halo, level.block.src_ids, self._arrival.bins)
+
+    def facts(self) -> Mapping[str, Any]:
+        """Where late rows are exchanged."""
+        late = late_facts(self.job, self._arrival, in_background=self._background is not None)
+        return {**super().facts(), **late}
 
     # --- the iteration ---------------------------------------------------------------------------------------------
     def load(self) -> Rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gnnexp.comm.arrival import Arrival
 from gnnexp.comm.background import Background
 from gnnexp.comm.communicator import Communicator
 from gnnexp.components.options import rule_problems
@@ -52,11 +53,27 @@ def lateness_problems(
     )
 
 
-def background_of(job: Job) -> tuple[Background, Communicator]:
-    """The thread that exchanges rows while the loop computes, and its communicator. All ranks call this."""
+def background_of(job: Job) -> tuple[Background, Communicator] | None:
+    """The thread that exchanges rows while the loop computes, and its communicator. All ranks call this.
+
+    None on a GPU: NCCL lets one thread of a process launch at a time, also on different groups. Late exchanges may last
+    into the next epoch, in which the loop launches its own. So the loop waits there, with the same results, and the
+    record says so (`late_facts`).
+    """
+    if job.device.type == "cuda":
+        return None
 
     def made() -> tuple[Background, Communicator]:
         thread = Background(job.timer, job.device)
         return thread, job.comm.clone_for_thread(job.device, thread)
 
     return job.once.of("background", made)
+
+
+def late_facts(job: Job, arrival: Arrival, *, in_background: bool) -> dict[str, str]:
+    """Where late rows are exchanged, for the record; nothing without late rows."""
+    if arrival.kind != "late" or not arrival.epochs:
+        return {}
+    wanted = getattr(job.experiment.paradigm, "pipeline", False)
+    refused = ": NCCL lets one thread launch at a time" if wanted and not in_background else ""
+    return {"late_exchanges": "in the background" if in_background else f"in the loop{refused}"}

@@ -11,7 +11,9 @@ these have peaks of other epochs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,6 +34,7 @@ from gnnexp.paradigms.loops.computed import Computed
 from gnnexp.paradigms.loops.full_graph import RankGraph, Whole, WholeGraphTrainer, layer_by_layer
 from gnnexp.paradigms.trainer import EpochCounts
 from gnnexp.paradigms.vertices.edge_cut import tag_of
+from gnnexp.paradigms.vertices.lateness import late_facts
 from gnnexp.placement.cut_graph import cut_graph
 from gnnexp.placement.halo import shuffle_index
 
@@ -69,6 +72,7 @@ class VertexCutTrainer(WholeGraphTrainer):
         self._gathers = [(arrival if index else FRESH).at(self.sources, of_sources, background) for index in layers]
         self._reduces = [arrival.at(self.destinations, of_sums, background) for _ in layers]
         self._kept = KeptExchanges(arrival, (*self._gathers, *self._reduces), job.device)
+        self._late = late_facts(job, arrival, in_background=background is not None)
         total = self._block.total_weight
         self._dst = Destinations(
             self.own.to(job.device), self._block.degree[:count], weight=None if total is None else total[:count]
@@ -76,6 +80,10 @@ class VertexCutTrainer(WholeGraphTrainer):
         blocks = (self._block,) * job.model.num_layers
         self.held = RankGraph(self.own, blocks, Computed.of_whole(blocks, None, [graph.cross_edges] * len(blocks)))
         self._inputs = graph.block.src_ids[: graph.block.num_src if holds_inputs else graph.own.numel()]
+
+    def facts(self) -> Mapping[str, Any]:
+        """Where late rows are exchanged."""
+        return {**super().facts(), **self._late}
 
     def load(self) -> Rows:
         """Load rows of the inputs that need no exchange."""
