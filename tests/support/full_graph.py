@@ -24,6 +24,7 @@ from gnnexp.paradigms.loops.computed import Computed
 from gnnexp.paradigms.loops.full_graph import RankGraph, Whole, WholeGraphTrainer
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.testing.steps import MODELS, small_config
+from gnnexp.testing.ways import TENSOR
 
 FULL_MODELS: dict[str, dict[str, Any]] = {
     **MODELS,
@@ -134,3 +135,14 @@ class SerialTwinTrainer(WholeGraphTrainer):
 
     def evaluation_model(self) -> Model:
         return self._twin
+
+
+TWIN = {"_target_": "full_graph.SerialTwin"}
+
+
+def tensor_config(
+    name: str, mode: str, dtype: str = "float64", chunks: int = 1, pipeline: bool = False, **changes: Any
+) -> dict[str, Any]:
+    """A model of `FULL_MODELS`, trained by columns."""
+    paradigm = {"_target_": TENSOR, "mode": mode, "chunks": chunks, "pipeline": pipeline}
+    return full_config(name, paradigm, dtype, **changes)

@@ -123,10 +123,7 @@ class OffloadPlan:
         give_back_heap()  # counting overlaps of millions of rows took memory, which is free now
         moved = transitions(read, order.chunks, dedup, comm.rank, again=not all(keeps))
         facts = {
-            "keeps": [
-                ("mixed sums" if mixed else "sums") if kept else "outputs"
-                for kept, mixed in zip(keeps, mixes, strict=True)
-            ],
+            "keeps": words_of_kept(keeps, mixes),
             "rows": ["projected" if on else "raw" for on in projects],
             "chunk_bytes_bound": needed(read, order.chunks, keeps) or None,
             # Bytes of a row that each layer reads, and of a row of logits: they convert rows to bytes.
@@ -137,6 +134,13 @@ class OffloadPlan:
         slots = SlotPlan.of(row_widths(reads, projects, keeps), dense)
         facts["setup_s"] = time.perf_counter() - start
         return OffloadPlan(moved, order.volumes, tuple(keeps), mixes, projects, slots, facts)
+
+
+def words_of_kept(keeps: Sequence[bool], mixes: Sequence[bool]) -> list[str]:
+    """For each layer, what the host keeps, in words."""
+    return [
+        ("mixed sums" if mixed else "sums") if kept else "outputs" for kept, mixed in zip(keeps, mixes, strict=True)
+    ]
 
 
 def facts_of_order(read: Readings, order: ChunkOrder, comm: Communicator) -> dict[str, Any]:
