@@ -14,6 +14,15 @@ from gnnexp.graph.parts import PartSizes
 Sizes = Sequence[PartSizes] | None
 
 
+# Copies of a layer's output that exist at once in training: value, after dropout and activation, gradient, and a spare.
+ACTIVATION_COPIES = 4
+
+
+def activation_bytes(rows: int, edges: int, *, hidden: int, per_edge: int, itemsize: int) -> int:
+    """Bytes of rows of hidden layers with their gradients, and of `per_edge` values for every edge (attention)."""
+    return itemsize * (ACTIVATION_COPIES * rows * hidden + per_edge * edges)
+
+
 @dataclass(frozen=True)
 class Resident:
     """Upper bounds for a rank of full-graph training, which has resident data instead of sampled batches.

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from gnnexp.components.facts import GraphFacts, Memory, Need
-from gnnexp.components.plan import Drawn, Plan, Resident
+from gnnexp.components.plan import Drawn, Plan, Resident, activation_bytes
 from gnnexp.components.schema import TrainConfig
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
@@ -30,8 +30,6 @@ from gnnexp.samplers.base import SamplerOptions
 
 # Peak of a rank with very little data (digits, 2 ranks, 5 runs: 463 to 466 MB; 296 MB right after the imports).
 _INTERPRETER = 460_000_000
-# Copies of a layer's output that exist at once in training: value, after dropout and activation, gradient, and a spare.
-_ACTIVATION_COPIES = 4
 # Copies of the parameters per model of a part: values and Adam's two moments; averaging also needs float64 values.
 _KEPT_MODEL = 5
 # Bytes of an epoch's line in `epochs.jsonl`: for metrics, for each rank, and for each step's loss and layer counts.
@@ -240,7 +238,7 @@ def _weight_needs(facts: GraphFacts, edges: int, model: ModelOptions, itemsize: 
 
 def _activations(rows: int, edges: int, model: ModelOptions, itemsize: int) -> int:
     """Bytes of the rows of all layers, and of values per edge (attention)."""
-    return itemsize * (_ACTIVATION_COPIES * rows * model.hidden + model.values_per_edge * edges)
+    return activation_bytes(rows, edges, hidden=model.hidden, per_edge=model.values_per_edge, itemsize=itemsize)
 
 
 def _parameters(facts: GraphFacts, model: ModelOptions) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor
 from gnnexp.components.facts import Need
 from gnnexp.components.locate import choice_of
 from gnnexp.components.options import rule_problems
-from gnnexp.components.plan import Resident
+from gnnexp.components.plan import Resident, activation_bytes
 from gnnexp.components.schema import HardwareConfig
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
@@ -24,8 +24,6 @@ from gnnexp.placement.chunks import Chunk
 from gnnexp.tiers.resident import prefix
 
 _KEY = "paradigm.resident_memory"
-# Copies of a layer's output that exist at once in training: value, after dropout and activation, gradient, and a spare.
-ACTIVATION_COPIES = 4
 
 
 def resident_problems(experiment: Experiment, chunking: Chunking) -> list[Problem]:
@@ -97,7 +95,9 @@ def resident_needs(chunking: Chunking) -> tuple[Need, ...]:
 
 def _rows_bytes(job: Job, held: Resident) -> int:
     """An upper bound of features, of outputs of hidden layers with their gradients, and of values per edge."""
-    model = job.experiment.model
-    features = 0 if job.plan.features_on_host else held.inputs * job.model.in_dim
-    hidden = ACTIVATION_COPIES * (model.layers - 1) * held.rows * model.hidden
-    return job.dtype.itemsize * (features + hidden + model.values_per_edge * held.edges)
+    model, itemsize = job.experiment.model, job.dtype.itemsize
+    features = 0 if job.plan.features_on_host else held.inputs * job.model.in_dim * itemsize
+    rows = (model.layers - 1) * held.rows
+    return features + activation_bytes(
+        rows, held.edges, hidden=model.hidden, per_edge=model.values_per_edge, itemsize=itemsize
+    )

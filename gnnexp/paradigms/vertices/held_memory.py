@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 
 from gnnexp.components.facts import GraphFacts, Need
-from gnnexp.components.plan import Resident
+from gnnexp.components.plan import ACTIVATION_COPIES, Resident
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.optimization import entries_of
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import row_nbytes
 from gnnexp.kernels.graph.edges import mark_sources
 from gnnexp.paradigms.job import Job
-from gnnexp.paradigms.loops.stay import ACTIVATION_COPIES
 from gnnexp.placement.halo import Cached
 
 
