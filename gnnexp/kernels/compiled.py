@@ -6,12 +6,17 @@ while it saves. The ranks of a run also reach a new kernel at the same time. One
 wait and then read the saved version.
 
 No process waits for a frozen one: a process that cannot get a lock compiles without it, and saves nothing.
+
+After numba (0.68.1) asked for a literal, its errors keep the frames of all callers, and so the arrays in them, until
+Python's collector runs. Rows that a kernel has read would then count as memory of the step that compiled it. So the
+collector runs after each version that was compiled (findings/numba_literal_keeps_arrays.sh).
 """
 
 # ruff: noqa: ANN401  numba's own objects have no types
 from __future__ import annotations
 
 import fcntl
+import gc
 import logging
 import os
 import platform
@@ -114,6 +119,7 @@ class _LockedCache(FunctionCache):
         found = super().load_overload(sig, target_context)
         if found is None:
             _say_once()
+            _within.compiles = True
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -135,11 +141,13 @@ class _InTurn:
         if getattr(_within, "turn", False):
             return self._compile(signature)
         with locked(self._folder / f"turn{self._bucket(signature)}.lock"):
-            _within.turn = True
+            _within.turn, _within.compiles = True, False
             try:
                 return self._compile(signature)
             finally:
                 _within.turn = False
+                if _within.compiles:
+                    gc.collect()
 
     def _bucket(self, signature: Any) -> int:
         """The number of the turn's lock file, the same in every process.

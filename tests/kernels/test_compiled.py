@@ -28,6 +28,32 @@ if __name__ == "__main__":
     for number in map(int, sys.argv[1:]):
         add.compile((types.int64, types.IntegerLiteral(number)))
 """
+# numba first compiles the inner function for any integer, and then is asked for a literal.
+LITERAL = """
+import gc
+import weakref
+
+import numba
+import numpy as np
+from numba import types
+from gnnexp.kernels.compiled import compiled
+
+@numba.njit
+def scaled(x, number):
+    return x[0] * numba.literally(number)
+
+@compiled(nogil=True)
+def shifted(x, number):
+    return scaled(x, number) + 1
+
+def call():
+    x = np.zeros(10)
+    shifted.compile((types.float64[::1], types.IntegerLiteral(3)))
+    return weakref.ref(x)
+
+gc.disable()
+print(call()() is None)
+"""
 
 
 def _versions(folder: Path) -> dict[int, int]:
@@ -146,3 +172,14 @@ def test_a_version_compiled_without_the_lock_is_not_saved(tmp_path, monkeypatch)
         assert not list(folder.glob("*.nbi"))
     assert adding.add(1.0, 2) == 3.0
     assert list(folder.glob("*.nbi")), "the next version is saved again"
+
+
+@pytest.mark.interpreter
+def test_arrays_of_a_call_that_compiles_are_freed_when_it_ends(tmp_path: Path) -> None:
+    """Else they would count as memory of a later step, see the finding that the module names."""
+    (tmp_path / "scaling.py").write_text(LITERAL)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, "scaling.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
+    assert done.stdout == "True\n"
+    assert "compiling kernels" in done.stderr
