@@ -59,7 +59,9 @@ def ranks(ranks: RankPools) -> RankPools:
     """That of `gnnexp.testing.plugin`. The process that forks its ranks has loaded the kernels of the tests."""
     if not is_wanted():
         get_context("forkserver").set_forkserver_preload(["gnnexp.testing.preloaded", "loaded_kernels"])
-        ensure_running()  # a pool would start it with other modules
+        with pytest.MonkeyPatch.context() as patched:  # Python 3.11's server does not get this process's paths
+            patched.setenv("PYTHONPATH", str(Path(__file__).parent / "support"), prepend=os.pathsep)
+            ensure_running()  # a pool would start it with other modules
     return ranks
 
 

@@ -19,7 +19,8 @@ from gnnexp.testing.ranks import RankPools
 from gnnexp.testing.steps import Curve
 
 FULL_GRAPH = ("cagnet_1d",)
-CACHING = ("gnnlab_cache", "pagraph", "salientpp", "dsp")
+CACHING = ("gnnlab_cache", "pagraph", "dgl_cached", "quiver_best", "salientpp", "dsp", "cooperative")
+OTHER_CASE = ("dsp", "salientpp", "cooperative")
 LAYERS, FEATURES, HIDDEN, CLASSES, STEPS = 2, 13, 16, 4, 2
 CAPACITY, ITEM = 7, 4
 SMALL = (
@@ -52,7 +53,7 @@ def sparse_graph() -> Graph:
         [1, 2, 3, 4],
         ["random", "empty"],
         quick=lambda system, model, size, kind: (
-            (model, size, kind) == (("sage", 3, "empty") if system in ("dsp", "salientpp") else ("gcn", 4, "random"))
+            (model, size, kind) == (("sage", 3, "empty") if system in OTHER_CASE else ("gcn", 4, "random"))
         ),
     ),
 )
@@ -158,6 +159,12 @@ def test_a_replicated_cache_saves_its_hits_and_sends_nothing(
     assert sent(curves, "gradients") == STEPS * gradient_bytes(size)
 
 
+def test_what_fits_is_read_on_the_device_alone(ranks: RankPools) -> None:
+    curves = counted(ranks, "dgl_cached", 3, "feature_store.cache.capacity=1.0")
+    assert total(curves, "features_loaded_local") > 0
+    assert total(curves, "features_loaded_host") == 0
+
+
 @pytest.mark.parametrize("capacity", [0, CAPACITY, 60])
 def test_salientpp_asks_owners_for_foreign_rows_that_it_does_not_cache(ranks, capacity):
     """An id and a row for each foreign input but those in the cache, in two rounds; own rows are never cached."""
@@ -199,3 +206,12 @@ def test_dsp_draws_at_owners_and_reads_hot_rows_of_peers(ranks):
         from_peers += len(hits - own)
     assert sent(curves, "frontier") == STEPS * frontier > 0
     assert sent(curves, "features") == STEPS * from_peers * (4 + FEATURES * ITEM)
+
+
+def test_cooperating_ranks_load_each_row_once(ranks):
+    """All ranks together load what one rank would. The vertices of each hop but the last are sent to their owners."""
+    size, sampled = 3, ("sampler.fanouts=[3,3]", "feature_store.cache.capacity=0")
+    (alone,), curves = (counted(ranks, "cooperative", count, *sampled) for count in (1, size))
+    assert total(curves, "features_loaded_host") == alone.work["features_loaded_host"] > 0
+    assert total(curves, "edges_computed") == alone.work["edges_computed"] > 0
+    assert all(curve.rounds["frontier"] == STEPS * LAYERS for curve in curves)

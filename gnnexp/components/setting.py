@@ -30,6 +30,7 @@ class Setting:
         sampler: dotted name of the sampler's class, for messages.
         wants_partition: whether the run needs a partition.
         takes_vertex_cut: whether in-edges of a vertex may have different owners.
+        even_shares: whether each rank trains an equal share of every global batch, whoever owns its targets.
         paradigm: name of the paradigm's module, for messages.
     """
 
@@ -47,6 +48,7 @@ class Setting:
     sampler: str
     wants_partition: bool
     takes_vertex_cut: bool
+    even_shares: bool
     paradigm: str
 
     @property

@@ -103,7 +103,7 @@ ELSEWHERE: Mapping[str, KnownElsewhere] = dict(
             KnownElsewhere("another tracker", ("tracker=mlflow",), _RECORD),
         ),
         _named(
-            "sampler=labor sampler=ladies sampler=fastgcn sampler=shadow",
+            "sampler=ladies sampler=fastgcn sampler=shadow",
             KnownElsewhere("another sampler", ("sampler=fused",), _OWN_SAMPLER),
         ),
         _named("sampler=neighbor sampler=uniform", KnownElsewhere("uniform neighbours", ("sampler=fused",))),

@@ -86,6 +86,12 @@ class FeatureStoreOptions(ABC):
         """Number of epochs to pre-sample for the cache."""
         return 0 if self.cache is None else self.cache.presampled_epochs
 
+    @property
+    @final
+    def presamples_micro(self) -> bool:
+        """Whether the batches of each rank are pre-sampled, and not the global ones."""
+        return self.cache is not None and self.cache.batches == "micro"
+
     @final
     def row_bytes(self, facts: GraphFacts, itemsize: int) -> int:
         """Bytes of a row that is held, if values of the run's dtype have `itemsize` bytes; 0 without features."""

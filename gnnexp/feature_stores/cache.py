@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 # What makes a row hot: many vertices may sample it (degree), pre-sampled epochs read it often (frequency), or its id is
 # low (id). GNNLab has the second criterion, which GSplit uses for all systems. The artifact of GSplit has the third.
 Policy = Literal["degree", "frequency", "id"]
+# Which batches are pre-sampled: the global ones, or those that ranks sample.
+Batches = Literal["global", "micro"]
 Capacity = int | float | str
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _SIZE = re.compile(r"([0-9.]+)\s*([A-Za-z]+)")
@@ -43,12 +45,15 @@ class CacheOptions(ABC):
             holds no rows, and no read is a hit.
         policy: what makes a row hot.
         epochs: number of epochs to pre-sample for the policy `frequency`.
+        batches: which batches are pre-sampled: `global` ones, in which a row that several ranks read counts once. Or
+            `micro`: those of the ranks, with even shares of the targets. Then it counts for each of them.
     """
 
     version: ClassVar[int] = 1
     capacity: Capacity
     policy: Policy
     epochs: int
+    batches: Batches = "global"
 
     def __post_init__(self) -> None:
         ConfigError.raise_all(self.problems())
@@ -61,6 +66,7 @@ class CacheOptions(ABC):
             (self.epochs >= 1, "epochs", self.epochs, "must be at least 1", 10),
             (_is_capacity(self.capacity), "capacity", self.capacity, forms, 0.25),
             (self.policy in policies, "policy", self.policy, f"must be one of: {', '.join(policies)}", "degree"),
+            (self.batches in get_args(Batches), "batches", self.batches, "must be global or micro", "global"),
         )
 
     @property
@@ -81,7 +87,16 @@ class CacheOptions(ABC):
 
     def check(self, setting: Setting) -> list[Problem]:
         """Conflicts with other choices of the run."""
-        return []
+        if self.batches == "global" or setting.even_shares:
+            return []
+        return [
+            Problem(
+                "feature_store.cache.batches",
+                self.batches,
+                "ranks sample even shares of a batch only with paradigm=data_parallel and paradigm.assign=even",
+                "set feature_store.cache.batches=global",
+            )
+        ]
 
     def check_data(self, setting: Setting, facts: GraphFacts, row_bytes: int) -> list[Problem]:
         """The cache must fit into `hardware.device_memory`, if that is set. `row_bytes` are those of a held row."""

@@ -17,7 +17,7 @@ from gnnexp.components.facts import GraphFacts
 from gnnexp.components.options import wrong_options
 from gnnexp.components.setting import Setting
 from gnnexp.errors import Problem, Refusal, RunError
-from gnnexp.feature_stores.cache import CacheOptions, Capacity, FeatureCache, Policy, hottest
+from gnnexp.feature_stores.cache import Batches, CacheOptions, Capacity, FeatureCache, Policy, hottest
 from gnnexp.feature_stores.peer_access import PeerAccess, peer_access, peer_problems
 from gnnexp.feature_stores.routing import Routes, route
 from gnnexp.feature_stores.rows import RowForm, in_places
@@ -46,6 +46,7 @@ class ShardedCacheOptions(CacheOptions):
             `collective`: all ranks of the clique exchange ids and rows.
             `peer`: a kernel in Triton reads each row from the GPU that has it. No rank waits for another one.
             `auto`: `peer` if the GPUs of the clique can read each other's memory, else `collective`.
+        batches: which batches are pre-sampled, see `CacheOptions`.
     """
 
     capacity: Capacity
@@ -53,6 +54,7 @@ class ShardedCacheOptions(CacheOptions):
     clique: int | None = None
     epochs: int = 10
     access: Access = "auto"
+    batches: Batches = "global"
 
     def problems(self) -> list[Problem]:
         """Options outside of their ranges."""
@@ -71,8 +73,9 @@ class ShardedCacheOptions(CacheOptions):
 
     def check(self, setting: Setting) -> list[Problem]:
         """All cliques must have the same size. GPUs of a clique with `access=peer` are in one machine."""
-        together = setting.ranks_together
-        problems = peer_problems(setting, self.clique or together) if self.access == "peer" else []
+        together, problems = setting.ranks_together, super().check(setting)
+        if self.access == "peer":
+            problems += peer_problems(setting, self.clique or together)
         if self.clique is None or together % self.clique == 0:
             return problems
         return [

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gnnexp.components.options import wrong_options
 from gnnexp.errors import Problem
-from gnnexp.feature_stores.cache import CacheOptions, Capacity, FeatureCache, Policy, hottest
+from gnnexp.feature_stores.cache import Batches, CacheOptions, Capacity, FeatureCache, Policy, hottest
 from gnnexp.feature_stores.rows import in_places
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
@@ -32,12 +32,14 @@ class StaticCacheOptions(CacheOptions):
             `foreign`, it caches only rows of vertices that other parts own, as in SALIENT++ (Kaler et al., MLSys 2023):
             over `PartitionedOptions`, own rows need no exchange.
         epochs: number of epochs to pre-sample for the policy `frequency`.
+        batches: which batches are pre-sampled, see `CacheOptions`.
     """
 
     capacity: Capacity
     policy: Policy = "degree"
     of: Candidates = "all"
     epochs: int = 10
+    batches: Batches = "global"
 
     def problems(self) -> list[Problem]:
         """Options outside of their ranges."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gnnexp.partitioners.presampled import PresampledPartitioner
+from gnnexp.partitioners.presampled import Balance, PresampledPartitioner, VertexWeight
 
 
 class PresampledNodePartitioner(PresampledPartitioner):
@@ -17,5 +17,7 @@ class PresampledNodePartitioner(PresampledPartitioner):
         input_weight: float = 0.0,
         imbalance: float = 0.03,
         seed: int = 0,
+        balance: Balance = "total",
+        vertex_weight: VertexWeight = "counted",
     ) -> None:
-        super().__init__(num_parts, epochs, input_weight, False, imbalance, seed)
+        super().__init__(num_parts, epochs, input_weight, False, imbalance, seed, balance, vertex_weight)

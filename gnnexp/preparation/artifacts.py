@@ -108,13 +108,24 @@ def _open_sound(folder: Path) -> Graph:
 
 
 def prepare_presample(
-    experiment: Experiment, graph: Graph, graph_key: str, epochs: int, cache: Path
+    experiment: Experiment,
+    graph: Graph,
+    graph_key: str,
+    epochs: int,
+    cache: Path,
+    *,
+    hops: bool = False,
+    micro: bool = False,
 ) -> tuple[Presample, Path]:
-    """Counts of `epochs` epochs of the training sampler (`gnnexp.preparation.presample`), and their folder."""
-    folder = cache / "presamples" / f"{_slug(graph.name)}-{epochs}-{presample_key(experiment, graph_key, epochs)[:16]}"
+    """Counts of `epochs` epochs of the training sampler (`gnnexp.preparation.presample`), and their folder.
+
+    With `hops`, destinations are also counted by hop. With `micro`, the batches of each rank are sampled.
+    """
+    key = presample_key(experiment, graph_key, epochs, micro=micro)[:16] + "-hops" * hops
+    folder = cache / "presamples" / f"{_slug(graph.name)}-{epochs}-{key}"
 
     def make(staging: Path) -> None:
-        presample(experiment, graph, epochs).save(staging)
+        presample(experiment, graph, epochs, hops=hops, micro=micro).save(staging)
 
     return _prepare(folder, lambda path: open_presample(path, graph), make), folder
 

@@ -15,7 +15,9 @@ from store_cases import STATIC, STORES, graph_of, shard_of
 import gnnexp.feature_stores.cache
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import read_environment
+from gnnexp.config.compose import compose
 from gnnexp.errors import ConfigError, RunError
+from gnnexp.experiment.build import read
 from gnnexp.feature_stores.cache import CacheOptions, available_bytes, parse_size
 from gnnexp.feature_stores.local import LocalOptions
 from gnnexp.feature_stores.partitioned import PartitionedOptions
@@ -309,3 +311,27 @@ def test_cliques_divide_the_ranks_that_share_a_batch(
     problems = LocalOptions(cache=ShardedCacheOptions(1, clique=clique)).check(setting_in(config))
     assert [problem.key for problem in problems] == ([] if right else ["feature_store.cache.clique"])
     assert all(problem.fix == "feature_store.cache.clique=null" for problem in problems)
+
+
+@BOTH
+def test_only_even_shares_can_be_sampled_before(kind: Kind) -> None:
+    """Before the partition is made, nobody knows the targets of a rank that trains those that it owns."""
+    ways = {
+        "even": ("paradigm=data_parallel", "paradigm.assign=even"),
+        "owner": ("paradigm=data_parallel", "paradigm.assign=owner"),
+        "split": ("paradigm=split_parallel",),
+    }
+    store = "sharded" if kind is ShardedCacheOptions else "cached"
+    refused = {}
+    for way, words in ways.items():
+        more = ["dataset=digits", f"feature_store={store}", "feature_store.cache.batches=micro", "hardware.workers=2"]
+        problems = read(compose([*more, *words]).config).problems
+        refused[way] = [problem.key for problem in problems]
+    wrong = ["feature_store.cache.batches"]
+    assert refused == {"even": [], "owner": wrong, "split": wrong}
+
+
+def test_batches_are_global_or_micro() -> None:
+    with pytest.raises(ConfigError) as caught:
+        StaticCacheOptions(0.1, batches="mini")  # type: ignore[arg-type]
+    assert [problem.key for problem in caught.value.problems] == ["feature_store.cache.batches"]

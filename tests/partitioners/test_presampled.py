@@ -65,7 +65,7 @@ def sampled() -> tuple[Graph, Presample]:
     labels = torch.zeros(graph.num_nodes, dtype=torch.int64)
     graph = replace(graph, labels=labels, num_classes=2)
     config = small_config({"_target_": "gnnexp.models.sage.SAGEOptions"}, train={"batch_size": 32})
-    return graph, presample(experiment_of(config), graph, 4)
+    return graph, presample(experiment_of(config), graph, 4, hops=True)
 
 
 def counts_of(graph: Graph, destinations: Any = None, edges: Any = None, inputs: Any = None) -> Presample:
@@ -128,6 +128,51 @@ def test_input_weight_adds_the_reads(sampled: tuple[Graph, Presample]) -> None:
     assert balance(found, both, 4) < 1.06
     without = PresampledPartitioner().partition(graph, 4, presample=counts).node_owner
     assert not torch.equal(found, without)
+
+
+@pytest.mark.parametrize("kind", [PresampledPartitioner, PresampledNodePartitioner])
+def test_the_work_of_each_layer_is_balanced(kind: Both) -> None:
+    """Equation 1. One half of the graph has the work of one layer each: balanced sums (Equation 2) leave them apart."""
+    half = np.repeat([0, 200], 2000)
+    src, dst = np.random.default_rng(0).integers(0, 200, (2, 4000)) + half
+    graph = csc(400, src, dst)
+    hops = torch.tensor([[10, 0], [0, 10]]).repeat_interleave(200, dim=1)
+    counts = replace(counts_of(graph, destinations=hops.sum(dim=0)), hops=hops)
+    for options, limit in ({"balance": "layers"}, 1.06), ({}, None):
+        found = kind(**options).partition(graph, 2, presample=counts).node_owner
+        loads = [balance(found, hop, 2) for hop in hops]
+        assert max(loads) < limit if limit else min(loads) == 2
+
+
+def test_a_layer_without_destinations_does_not_count(sampled: tuple[Graph, Presample]) -> None:
+    graph, counts = sampled
+    nothing = torch.zeros(1, graph.num_nodes, dtype=torch.int64)
+    more = replace(counts, hops=torch.cat([counts.hops, nothing]))
+    found, expected = (
+        PresampledPartitioner(balance="layers").partition(graph, 4, presample=one).node_owner for one in (more, counts)
+    )
+    assert torch.equal(found, expected)
+    none = replace(counts, hops=nothing)
+    assert PresampledPartitioner(balance="layers").partition(graph, 4, presample=none).node_owner.unique().numel() == 4
+
+
+def test_published_weights_are_counts_times_the_mean_degree_plus_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, given = random_graph(30, 75, 0), []
+
+    def kept(self: Any, graph: Graph, num_parts: int, weights: Any, frequency: Any) -> Any:
+        given.append(weights)
+
+    monkeypatch.setattr(PresampledPartitioner, "split", kept)
+    counts = counts_of(graph, destinations=range(30), inputs=[2] * 30)
+    PresampledPartitioner(vertex_weight="published", input_weight=0.5).weigh_by(counts)
+    for options in ({}, {"input_weight": 0.5}):
+        partitioner = PresampledPartitioner(vertex_weight="published", **options)
+        partitioner.weigh_by(counts)
+        partitioner.assign(graph, 2)
+    mean = graph.num_edges / 30
+    expected = [round(count * mean) + 1 for count in range(30)]
+    assert given[0][:, 0].tolist() == expected
+    assert given[1][:, 0].tolist() == [weight + 1 for weight in expected]
 
 
 def test_the_same_counts_give_the_same_parts_and_another_seed_others(sampled: tuple[Graph, Presample]) -> None:
@@ -227,6 +272,12 @@ def test_nothing_was_sampled() -> None:
         ({"input_weight": float("nan")}, ["input_weight"]),
         ({"imbalance": 0.0}, ["imbalance"]),
         ({"imbalance": float("nan")}, ["imbalance"]),
+        ({"balance": "layer"}, ["balance"]),
+        ({"vertex_weight": "degree"}, ["vertex_weight"]),
+        (
+            {"balance": "layers", "vertex_weight": "published", "input_weight": 1.0},
+            ["vertex_weight", "input_weight"],
+        ),
         ({"seed": -1}, ["seed"]),
         ({"seed": (1 << 31) - 1}, ["seed"]),
         (
@@ -259,11 +310,13 @@ def test_it_asks_for_its_epochs_and_its_key_holds_the_counts() -> None:
         PresampledPartitioner(edge_weights=False),
         PresampledNodePartitioner(),
         PresampledPartitioner(input_weight=1.0),
+        PresampledPartitioner(balance="layers"),
+        PresampledPartitioner(vertex_weight="published"),
         PresampledPartitioner(seed=1),
     ]
     keys = {partitioner.key("graph", 4, "counts") for partitioner in made}
     keys |= {made[0].key("graph", 4, "other"), made[0].key("graph", 8, "counts"), made[0].key("other", 4, "counts")}
-    assert len(keys) == 8
+    assert len(keys) == 10
     assert PresampledPartitioner().key("graph", 4, "counts") == made[0].key("graph", 4, "counts")
 
 

@@ -30,7 +30,7 @@ from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.graph.storage.arrays import META
 from gnnexp.graph.storage.presample import Presample, open_presample
 from gnnexp.kernels.counter import Purpose, mix, stream
-from gnnexp.paradigms.loops.targets import TargetSchedule
+from gnnexp.paradigms.loops.targets import TargetSchedule, targets_of_rank
 from gnnexp.preparation.artifacts import prepare_presample
 from gnnexp.preparation.presample import AccessCounter, presample, presample_key
 from gnnexp.samplers.base import Topology
@@ -170,6 +170,14 @@ def test_the_fused_samplers_counts_are_those_of_its_definition(simple: bool, epo
         assert found.edges.tolist() == expected["edges"]
     assert found.epochs == epochs and found.seconds > 0
     assert [getattr(found, name).dtype for name in ARRAYS] == [torch.int64, torch.int64, torch.int32]
+    assert found.hops is None
+    by_hop = presample(experiment_of(config), graph, epochs, hops=True)
+    assert by_hop.hops is not None and torch.equal(by_hop.hops.sum(dim=0), by_hop.destinations)
+    assert torch.equal(by_hop.destinations, found.destinations)
+    for hop, counts in enumerate(by_hop.hops.tolist()):
+        of_hop = [batch[len(batch) - 1 - hop] for batch in blocks]
+        dst = Counter(vertex for block in of_hop for vertex in block["src_ids"][: len(block["indptr"]) - 1])
+        assert counts == dense(dst, graph.num_nodes)
 
 
 @pytest.mark.parametrize("simple", [True, False])
@@ -276,7 +284,7 @@ def test_no_training_vertices_count_nothing() -> None:
 @pytest.fixture
 def saved(tmp_path: Path) -> tuple[Presample, Path, Graph]:
     graph = nasty_graph()
-    made = presample(experiment_of(config_of()), graph, 3)
+    made = presample(experiment_of(config_of()), graph, 3, hops=True)
     made.save(tmp_path / "counts")
     return made, tmp_path / "counts", graph
 
@@ -287,6 +295,7 @@ def test_saved_counts_are_opened_again(saved: tuple[Presample, Path, Graph]) -> 
     for name in ARRAYS:
         assert getattr(found, name).dtype == getattr(made, name).dtype
         assert torch.equal(getattr(found, name), getattr(made, name))
+    assert found.hops is not None and made.hops is not None and torch.equal(found.hops, made.hops)
     assert (found.epochs, found.seconds, list(found.convergence)) == (3, made.seconds, list(made.convergence))
 
 
@@ -301,6 +310,7 @@ def edit(folder: Path, **values: Any) -> None:
 
 DAMAGES: dict[str, Any] = {
     "edges cut short": lambda folder: os.truncate(folder / "edges.npy", 150),
+    "hops cut short": lambda folder: os.truncate(folder / "hops.npy", 150),
     "inputs gone": lambda folder: (folder / "inputs.npy").unlink(),
     "meta gone": lambda folder: (folder / META).unlink(),
     "no json": lambda folder: (folder / META).write_text("{"),
@@ -336,12 +346,51 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One entry per pre-sampling that `prepare_presample` starts."""
     started: list[int] = []
 
-    def counted(experiment: Experiment, graph: Graph, epochs: int) -> Presample:
+    def counted(experiment: Experiment, graph: Graph, epochs: int, **options: bool) -> Presample:
         started.append(epochs)
-        return presample(experiment, graph, epochs)
+        return presample(experiment, graph, epochs, **options)
 
     monkeypatch.setattr(gnnexp.preparation.artifacts, "presample", counted)
     return started
+
+
+def test_counts_by_hop_have_a_folder_of_their_own(tmp_path: Path, runs: list[int]) -> None:
+    graph = nasty_graph()
+    both = [
+        prepare_presample(experiment_of(config_of()), graph, "key", 2, tmp_path, hops=hops) for hops in (False, True)
+    ]
+    assert runs == [2, 2] and both[0][1] != both[1][1]
+    assert both[0][0].hops is None and both[1][0].hops is not None
+
+
+@pytest.mark.parametrize("key", ["micro", "global"])
+def test_micro_batches_of_the_ranks_are_counted_each(key: str) -> None:
+    """Three ranks with even shares: a row counts for each rank that reads it. They draw apart, or together."""
+    graph, config = nasty_graph(), config_of()
+    config["sampler"]["key"], config["hardware"] = key, {**config.get("hardware", {}), "workers": 3}
+    found = presample(experiment_of(config), graph, 2, micro=True)
+    blocks = [
+        reference_blocks(
+            graph,
+            targets_of_rank(torch.tensor(targets), rank, 3).tolist(),
+            FANOUTS,
+            replace(drawn, micro=rank) if key == "micro" else drawn,
+            BlockNeeds(),
+        )
+        for targets, drawn in batches_of(config, graph, 2)
+        for rank in range(3)
+    ]
+    assert found.inputs.tolist() == counted_by_hand(graph, blocks)["inputs"]
+    assert (found.inputs > presample(experiment_of(config), graph, 2).inputs).any()
+
+
+def test_counts_of_micro_batches_depend_on_ranks_and_their_draws() -> None:
+    keys = set()
+    for workers, key in ((2, "micro"), (3, "micro"), (3, "global")):
+        config = config_of()
+        config["sampler"]["key"], config["hardware"] = key, {**config.get("hardware", {}), "workers": workers}
+        keys |= {presample_key(experiment_of(config), "graph", 2, micro=micro) for micro in (True, False)}
+    assert len(keys) == 4, "those of global batches are the same"
 
 
 def test_prepared_counts_are_sampled_once(tmp_path: Path, runs: list[int]) -> None:

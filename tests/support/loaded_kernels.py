@@ -20,7 +20,7 @@ LIST = Path(__file__).with_name("kernels.csv")
 def load() -> int:
     """How many were loaded."""
     wanted = defaultdict(set)
-    for one in versions.read(LIST):
+    for one in versions.read_versions(LIST):
         wanted[one.kernel].add(versions.signature(one.types))
     count = 0
     for name, types in wanted.items():

@@ -34,16 +34,17 @@ class About(NamedTuple):
 
 
 PAGES: Mapping[str, About] = {
-    "dgl": About(("dgl", "dgl_reference", "dgl_full_graph")),
+    "dgl": About(("dgl", "dgl_cached", "dgl_reference", "dgl_full_graph")),
     "distdgl": About(("distdgl",)),
-    "fastsample": About(("fastsample", "fastsample_hybrid"), "fastsample"),
-    "quiver": About(("quiver",)),
+    "fastsample": About(("fastsample", "fastsample_hybrid", "fastsample_dgl"), "fastsample"),
+    "quiver": About(("quiver", "quiver_best")),
     "gnnlab_cache": About(("gnnlab_cache",)),
     "pagraph": About(("pagraph",)),
     "salientpp": About(("salientpp",)),
     "dsp": About(("dsp",)),
     "p3": About(("p3",)),
     "gsplit": About(("gsplit", "gsplit_node", "gsplit_edge", "gsplit_rand"), "gsplit"),
+    "cooperative": About(("cooperative",)),
     "neutronstar": About(
         ("neutronstar", "neutronstar_comm", "neutronstar_cache", "neutronstar_best", "neutronstar_comm_best")
     ),

@@ -304,7 +304,7 @@ def _placed(experiment: Experiment, prepared: RunArtifacts) -> RunArtifacts:
     presample = partition = parts = None
     counts_of: dict[Path, Presample] = {}
     if store.presampled_epochs:
-        counts, presample = prepare_presample(experiment, graph, key, store.presampled_epochs, cache_root())
+        counts, presample = _cache_counts(experiment, graph, key, partitioned=plan.num_parts is not None)
         counts_of[presample] = counts
     if plan.num_parts is not None:
         partition, sampled = prepare_owners(experiment, graph, key, plan.num_parts)
@@ -321,6 +321,18 @@ def _placed(experiment: Experiment, prepared: RunArtifacts) -> RunArtifacts:
     )
 
 
+def _cache_counts(experiment: Experiment, graph: Graph, key: str, *, partitioned: bool) -> tuple[Presample, Path]:
+    """Pre-sampled counts for the cache, and their folder.
+
+    Counts by hop contain the others, so a cache takes those of the partitioner if they are of the same epochs.
+    """
+    store, partitioner = experiment.feature_store, experiment.partitioner
+    epochs, micro = store.presampled_epochs, store.presamples_micro
+    same = partitioned and not micro and partitioner.presampled_epochs == epochs
+    hops = same and partitioner.presampled_hops
+    return prepare_presample(experiment, graph, key, epochs, cache_root(), hops=hops, micro=micro)
+
+
 def prepare_owners(
     experiment: Experiment, graph: Graph, key: str, num_ranks: int, console: Console | None = None
 ) -> tuple[Path, dict[Path, Presample]]:
@@ -330,7 +342,8 @@ def prepare_owners(
     """
     partitioner = experiment.partitioner
     num_parts, epochs = partitioner.resolve(num_ranks), partitioner.presampled_epochs
-    sampled = prepare_presample(experiment, graph, key, epochs, cache_root()) if epochs else None
+    hops = partitioner.presampled_hops
+    sampled = prepare_presample(experiment, graph, key, epochs, cache_root(), hops=hops) if epochs else None
     watched = None
     if console is not None and isinstance(partitioner, StreamPartitioner):
         watched = WatchedStream(partitioner.stream(graph), console)

@@ -29,6 +29,7 @@ class Presample:
         epochs: number of epochs.
         seconds: wall time.
         convergence: relative L1 change of the mean weights of vertices and of edges, after each epoch from the second.
+        hops: `[L, V]` int64, `destinations` by hop, target hop first; None: they were not counted apart.
     """
 
     destinations: Tensor
@@ -37,12 +38,15 @@ class Presample:
     epochs: int
     seconds: float
     convergence: Sequence[Mapping[str, float]]
+    hops: Tensor | None = None
 
     def save(self, folder: Path) -> None:
         """Write the counts to `folder`, atomically."""
         with ArrayWriter(folder) as writer:
             for name in ("destinations", "inputs", "edges"):
                 writer.put(name, getattr(self, name))
+            if self.hops is not None:
+                writer.put("hops", self.hops)
             writer.finish(
                 {
                     "kind": KIND,
@@ -64,7 +68,10 @@ def open_presample(folder: Path, graph: Graph) -> Presample:
     meta: Mapping[str, Any] = stored.meta
     vertices, edges = ("<i8", (graph.num_nodes,)), ("<i4", (graph.num_edges,))
     shapes = {name: (spec.dtype, spec.shape) for name, spec in stored.specs.items()}
-    wrong = shapes != {"destinations": vertices, "inputs": vertices, "edges": edges}
+    wanted: dict[str, Any] = {"destinations": vertices, "inputs": vertices, "edges": edges}
+    if "hops" in shapes:
+        wanted["hops"] = ("<i8", (shapes["hops"][1][0], graph.num_nodes))
+    wrong = shapes != wanted
     kept = meta.get("epochs"), meta.get("seconds"), meta.get("convergence")
     if wrong or not (isinstance(kept[0], int) and isinstance(kept[1], int | float) and isinstance(kept[2], list)):
         raise DataError(
