@@ -30,7 +30,7 @@ class Setting:
         sampler: dotted name of the sampler's class, for messages.
         wants_partition: whether the run needs a partition.
         takes_vertex_cut: whether in-edges of a vertex may have different owners.
-        even_shares: whether each rank trains an equal share of every global batch, whoever owns its targets.
+        even_shares: whether each rank trains an equal share of every batch, whoever owns its targets (`assign=even`).
         paradigm: name of the paradigm's module, for messages.
     """
 

@@ -71,11 +71,6 @@ class Method(ABC):
     def wants_partition(self, experiment: Experiment) -> bool:
         """Whether the run needs a partition."""
 
-    @property
-    def even_shares(self) -> bool:
-        """Whether each rank samples an equal share of every global batch, whoever owns its targets."""
-        return False
-
     def ranks_together(self, experiment: Experiment) -> int:
         """Number of consecutive ranks that share the parts of one partition: all ranks by default.
 
@@ -174,6 +169,6 @@ class Experiment:
             sampler=target_of(self.sampler),
             wants_partition=paradigm.wants_partition(self),
             takes_vertex_cut=paradigm.takes_vertex_cut,
-            even_shares=paradigm.even_shares,
+            even_shares=vars(paradigm).get("assign") == "even",
             paradigm=type(paradigm).__module__.rpartition(".")[2],
         )

@@ -64,11 +64,6 @@ class DataParallel(Paradigm):
     reads_stored_rows: ClassVar[bool] = True
     reads_narrow_rows: ClassVar[bool] = True
 
-    @property
-    def even_shares(self) -> bool:
-        """Whether each rank samples an equal share of every global batch, whoever owns its targets."""
-        return self.assign == "even"
-
     def wants_partition(self, experiment: Experiment) -> bool:
         """Whether targets, topology or features are placed by owner."""
         return (

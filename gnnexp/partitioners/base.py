@@ -107,11 +107,6 @@ class Partitioner(ABC):
         """Number of epochs of the training sampler that must be counted before `assign`, or 0."""
         return 0
 
-    @property
-    def presampled_hops(self) -> bool:
-        """Whether destinations must be counted by hop, too."""
-        return False
-
     def weigh_by(self, presample: Presample) -> None:
         """Store the counts of `presampled_epochs` epochs; called before `assign` if that number is not 0."""
         raise NotImplementedError("a partitioner with presampled_epochs above 0 must implement weigh_by")

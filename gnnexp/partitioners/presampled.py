@@ -16,11 +16,16 @@ from gnnexp.components.options import wrong_options
 from gnnexp.errors import ConfigError
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.presample import Presample
-from gnnexp.partitioners.base import Owners
+from gnnexp.partitioners.base import Owners, Partitioner
 from gnnexp.partitioners.metis import ByMetis
 
 Balance = Literal["total", "layers"]
 VertexWeight = Literal["counted", "published"]
+
+
+def counts_hops(partitioner: Partitioner) -> bool:
+    """Whether a partitioner's pre-sampled epochs must count destinations by hop, too."""
+    return isinstance(partitioner, PresampledPartitioner) and partitioner.balance == "layers"
 
 
 class PresampledPartitioner(ByMetis):
@@ -78,11 +83,6 @@ class PresampledPartitioner(ByMetis):
         """Number of epochs that the launcher pre-samples."""
         return self.epochs
 
-    @property
-    def presampled_hops(self) -> bool:
-        """Whether each layer has a weight of its own."""
-        return self.balance == "layers"
-
     def weigh_by(self, presample: Presample) -> None:
         """Store the counts for `assign`."""
         self._presample = presample
@@ -95,7 +95,7 @@ class PresampledPartitioner(ByMetis):
     def _vertex_weights(self, graph: Graph, presample: Presample) -> np.ndarray:
         """Weights `[V, C]` int64. With the paper's weights, a vertex that was never computed has weight 0."""
         if self.balance == "layers":
-            assert presample.hops is not None, "`presampled_hops` asks for them"
+            assert presample.hops is not None, "`counts_hops` asks for them"
             weights = presample.hops.numpy()
             weights = weights[weights.any(axis=1)]
         else:

@@ -36,6 +36,7 @@ from gnnexp.graph.stream import EdgeChunk, EdgeStream
 from gnnexp.launchers.local import LocalLauncher
 from gnnexp.paradigms.external.command import program_files
 from gnnexp.paradigms.external.files import digest_of_all, digests_of
+from gnnexp.partitioners.presampled import counts_hops
 from gnnexp.partitioners.streaming import StreamPartitioner
 from gnnexp.preparation.artifacts import (
     graph_folder,
@@ -328,8 +329,7 @@ def _cache_counts(experiment: Experiment, graph: Graph, key: str, *, partitioned
     """
     store, partitioner = experiment.feature_store, experiment.partitioner
     epochs, micro = store.presampled_epochs, store.presamples_micro
-    same = partitioned and not micro and partitioner.presampled_epochs == epochs
-    hops = same and partitioner.presampled_hops
+    hops = partitioned and not micro and partitioner.presampled_epochs == epochs and counts_hops(partitioner)
     return prepare_presample(experiment, graph, key, epochs, cache_root(), hops=hops, micro=micro)
 
 
@@ -342,8 +342,9 @@ def prepare_owners(
     """
     partitioner = experiment.partitioner
     num_parts, epochs = partitioner.resolve(num_ranks), partitioner.presampled_epochs
-    hops = partitioner.presampled_hops
-    sampled = prepare_presample(experiment, graph, key, epochs, cache_root(), hops=hops) if epochs else None
+    sampled = None
+    if epochs:
+        sampled = prepare_presample(experiment, graph, key, epochs, cache_root(), hops=counts_hops(partitioner))
     watched = None
     if console is not None and isinstance(partitioner, StreamPartitioner):
         watched = WatchedStream(partitioner.stream(graph), console)
