@@ -258,6 +258,7 @@ def test_secrets_of_the_environment_are_nowhere(watched: Watched) -> None:
     assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
 
 
+@pytest.mark.slow
 @pytest.mark.interpreter
 def test_a_run_from_the_console_to_mlflow(
     watched: Watched, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

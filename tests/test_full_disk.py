@@ -196,7 +196,7 @@ def write_sweep(place: Path, seeds: list[int]) -> None:
     (place / "mine.yaml").write_text(json.dumps(sweep))
 
 
-@pytest.mark.parametrize("where", ["write_job", "save_states", "finalize"])
+@pytest.mark.parametrize("where", [pytest.param("write_job", marks=pytest.mark.slow), "save_states", "finalize"])
 def test_a_full_disk_ends_no_sweep(pretending, monkeypatch, capfd, where):
     """Room is missing for the second case only: the third one finishes, and the next call makes up for it."""
     write_sweep(pretending, [0, 1, 2])

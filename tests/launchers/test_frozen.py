@@ -54,6 +54,7 @@ def test_ranks_that_finish_under_a_frozen_starter_have_finished(
     assert launch(tmp_path, ["freeze_parent", "finish"], monkeypatch).status == "finished"
 
 
+@pytest.mark.slow
 def test_a_frozen_rank_under_a_frozen_starter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = launch(tmp_path, ["freeze_parent", "freeze"], monkeypatch)
     assert outcome.kind == "hang" and "rank 1" in outcome.reason

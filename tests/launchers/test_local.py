@@ -88,6 +88,15 @@ SIGNALS = pytest.mark.parametrize(
     [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
     ids=["ctrl-c", "sigterm", "terminal closed"],
 )
+# Each of them waits for ten seconds.
+ONE_SIGNAL = pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        pytest.param(signal.SIGINT, 130, id="ctrl-c"),
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow, id="sigterm"),
+        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.slow, id="terminal closed"),
+    ],
+)
 
 
 @SIGNALS
@@ -104,7 +113,7 @@ def test_signals_end_everything(tmp_path: Path, number: signal.Signals, code: in
     assert all(gone(pid) for pid in pids(tmp_path))
 
 
-@SIGNALS
+@ONE_SIGNAL
 @pytest.mark.interpreter
 def test_a_long_step_is_waited_for(tmp_path: Path, number: signal.Signals, code: int) -> None:
     driver = start_driver(tmp_path, ["long_step"])

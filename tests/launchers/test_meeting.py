@@ -42,6 +42,7 @@ def test_a_rank_that_does_something_else_hangs(tmp_path: Path, monkeypatch: pyte
     assert "in _meet" in log and 'meeting_worker.py"' in log
 
 
+@pytest.mark.slow
 def test_a_rank_that_waits_for_an_answer_does_not_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both wait for each other in different exchanges: the one that gave up says why."""
     outcome = launch(tmp_path, ["meet", "wait"], monkeypatch)

@@ -19,6 +19,7 @@ from gnnexp.launchers.status import Status, read_statuses
 from gnnexp.launchers.watch import Watchdog
 
 
+@pytest.mark.slow
 @pytest.mark.interpreter
 def test_a_rank_that_was_frozen_right_after_its_fork_is_killed(tmp_path: Path) -> None:
     """It does not lead a process group of its own yet, so that a signal to its group reaches nobody."""

@@ -58,7 +58,7 @@ print(json.dumps([counted, grown]))
 @pytest.mark.parametrize(
     ("model", "keep"),
     [
-        ("gcn", "paper"),
+        pytest.param("gcn", "paper", marks=pytest.mark.slow),
         pytest.param("sage", "outputs", marks=pytest.mark.slow),
         pytest.param("gat", "outputs", marks=pytest.mark.slow),
     ],

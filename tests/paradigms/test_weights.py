@@ -64,9 +64,8 @@ PLACED = {1: "random", 2: "skewed", 3: "random", 4: "empty"}
 
 
 def _not_static(way: str, model: str, size: int) -> bool:
-    """Every way once, mostly with attention; every kind of way with relations."""
-    of_relations = {"split": "block", "vertex_cut": "basis", "coupled": "block", "offload": "basis_residual"}
-    of_relations |= {"aggregates": "basis", "communicate": "block"}
+    """Every way once, mostly with attention; some ways with relations."""
+    of_relations = {"split": "block", "vertex_cut": "basis", "aggregates": "basis", "communicate": "block"}
     place = PLACES[way]
     return (size, model) == (2 + place % 3, ("gat", "gat_heads")[place % 2]) or (
         size == 4 - place % 3 and of_relations.get(way) == model

@@ -221,6 +221,7 @@ time.sleep(600)
     assert len((place.run_dir / "external" / "seen").read_text().splitlines()) < 100 == len(place.metrics)
 
 
+@pytest.mark.slow
 def test_output_is_a_sign_of_life(place: Place) -> None:
     place.follow("for _ in range(8): time.sleep(0.5); print('working', flush=True)\nreport(0)", "paradigm.silent_s=2")
     assert len(place.metrics) == 1

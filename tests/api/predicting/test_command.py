@@ -257,6 +257,7 @@ def test_a_dataset_without_ids_has_numbers_and_its_graph_is_prepared_again(
     assert [int(row["class"]) for row in rows] == gnnexp.load(run_dir)().argmax(1).tolist()
 
 
+@pytest.mark.slow
 def test_runs_without_a_model_and_with_trained_rows(trains: Trains, tmp_path: Path, capsys: Any) -> None:
     folder = shops(tmp_path / "own")
     run_dir = trains(

@@ -186,6 +186,7 @@ IN_A_JOB = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_job_prepares_the_data_and_the_ranks_wait_for_it(
     cluster: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
