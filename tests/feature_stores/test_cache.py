@@ -15,9 +15,7 @@ from store_cases import STATIC, STORES, graph_of, shard_of
 import gnnexp.feature_stores.cache
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import read_environment
-from gnnexp.config.compose import compose
 from gnnexp.errors import ConfigError, RunError
-from gnnexp.experiment.build import read
 from gnnexp.feature_stores.cache import CacheOptions, available_bytes, parse_size
 from gnnexp.feature_stores.local import LocalOptions
 from gnnexp.feature_stores.partitioned import PartitionedOptions
@@ -27,6 +25,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import SparseRows, row_nbytes
 from gnnexp.measure.phases import PhaseTimer
+from gnnexp.testing.steps import small_config
 
 BOTH = pytest.mark.parametrize("kind", [StaticCacheOptions, ShardedCacheOptions])
 Kind = type[StaticCacheOptions] | type[ShardedCacheOptions]
@@ -316,16 +315,13 @@ def test_cliques_divide_the_ranks_that_share_a_batch(
 @BOTH
 def test_only_even_shares_can_be_sampled_before(kind: Kind) -> None:
     """Before the partition is made, nobody knows the targets of a rank that trains those that it owns."""
-    ways = {
-        "even": ("paradigm=data_parallel", "paradigm.assign=even"),
-        "owner": ("paradigm=data_parallel", "paradigm.assign=owner"),
-        "split": ("paradigm=split_parallel",),
-    }
-    store = "sharded" if kind is ShardedCacheOptions else "cached"
+    model = {"_target_": "gnnexp.models.sage.SAGEOptions"}
+    split = {"_target_": "gnnexp.paradigms.split_parallel.SplitParallel"}
+    store = LocalOptions(cache=kind(0.1, batches="micro"))
     refused = {}
-    for way, words in ways.items():
-        more = ["dataset=digits", f"feature_store={store}", "feature_store.cache.batches=micro", "hardware.workers=2"]
-        problems = read(compose([*more, *words]).config).problems
+    for way, paradigm in {"even": {"assign": "even"}, "owner": {"assign": "owner"}, "split": split}.items():
+        config = small_config(model, paradigm=paradigm)
+        problems = store.check(setting_in({**config, "hardware": {**config["hardware"], "workers": 2}}))
         refused[way] = [problem.key for problem in problems]
     wrong = ["feature_store.cache.batches"]
     assert refused == {"even": [], "owner": wrong, "split": wrong}
