@@ -24,6 +24,7 @@ from run_folder import write_epochs, write_job, write_result
 from gnnexp.cli.main import make_parser
 from gnnexp.config.folders import product_folder
 
+TIERS = ("cached", "cached_whole", "cached_owned", "cached_presampled", "sharded", "sharded_micro")
 # What an argument's value is: a file or folder that is read, or one that is made.
 READS_FILE, READS_FOLDER, MAKES_FILE, MAKES_FOLDER = "reads a file", "reads a folder", "makes a file", "makes a folder"
 # What is no mistake where a file or folder is made: it is made, or replaced.
@@ -262,12 +263,7 @@ NO_FILE = {
     "dataset.ogb.scheme": "a name inside of the dataset's folder",
     "dataset.ogb.download": "a switch",
     "dataset.ogb.edge_features": "a switch",
-    "feature_store.cached.tier": "a word",
-    "feature_store.cached_whole.tier": "a word",
-    "feature_store.cached_owned.tier": "a word",
-    "feature_store.cached_presampled.tier": "a word",
-    "feature_store.sharded.tier": "a word",
-    "feature_store.sharded_micro.tier": "a word",
+    **dict.fromkeys((f"feature_store.{name}.tier" for name in TIERS), "a word"),
     "dataset.networkx.label": "an attribute",
     "dataset.networkx.features": "attributes",
     "dataset.networkx.directed": "a switch",

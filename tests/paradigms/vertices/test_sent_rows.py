@@ -122,7 +122,7 @@ def test_float32(ranks, way, steps):
 )
 def test_weights_and_sparse_features(ranks, make, model, way, steps):
     if make is weighted_graph and model == "keyed":
-        pytest.skip("attention has no formula for edge weights")
+        pytest.skip("this test's layer with keys has no formula for edge weights")
     assert_exact(ranks, 2, make, _config(model, way), 1e-10, num_parts=2, steps=steps)
 
 
