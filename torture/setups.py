@@ -9,7 +9,7 @@ from random import Random
 EPOCHS = 16
 # Sampled batches, on all paradigms and feature stores; the full graph, in every way in which it is cut.
 SAMPLED = ("dgl", "distdgl", "fastsample", "gsplit", "p3", "quiver", "sdt_gnn")
-FULL_GRAPH = ("distgnn", "hongtu", "neutronstar_comm", "neutrontp", "sancus")
+FULL_GRAPH = ("distgnn", "distgnn_cd5", "hongtu", "neutronstar_comm", "neutrontp", "pipegcn_gf", "sancus")
 
 
 @dataclass(frozen=True)

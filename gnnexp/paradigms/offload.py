@@ -40,7 +40,7 @@ from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.chunking import Chunking, ResidentMemory
 from gnnexp.paradigms.loops.computed import Computed
 from gnnexp.paradigms.loops.full_graph import FullGraphTrainer, RankGraph, Whole, full_graph_problems
-from gnnexp.paradigms.loops.local_chunks import layers_of
+from gnnexp.paradigms.loops.local_chunks import layers_of, planned_edge_kind
 from gnnexp.paradigms.loops.rank_batch import RankBatch
 from gnnexp.paradigms.loops.stay import keep_resident, resident_needs, resident_problems
 from gnnexp.paradigms.offloading.memory import layer_works, smallest_budget
@@ -183,7 +183,7 @@ class Offload(Paradigm):
                 sums,
                 trained=facts.trains_features,
                 sparse=facts.sparse,
-                weighted=facts.weighted,
+                edges=planned_edge_kind(experiment, facts),
             )
             for sums in kept
         ]

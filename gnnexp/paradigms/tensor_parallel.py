@@ -33,6 +33,7 @@ from gnnexp.paradigms.columns.orders import ColumnShares, Inputs, Order, project
 from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.chunking import UNCUT, Chunking, ResidentMemory
 from gnnexp.paradigms.loops.full_graph import full_graph_problems
+from gnnexp.paradigms.loops.local_chunks import edge_kind
 from gnnexp.paradigms.loops.stay import resident_problems
 from gnnexp.paradigms.trainer import Trainer
 
@@ -184,15 +185,15 @@ class TensorParallel(Paradigm):
         layers = [contract_layer(job.model, index) for index in range(job.model.num_layers)]
         trained = job.store.options.trained_columns is not None
         inputs, ranks = Inputs(isinstance(job.graph.features, SparseRows), trained), job.comm.size
-        weighted, shares = job.graph.edge_weights is not None, ColumnShares(job.graph.num_nodes, ranks, self.pad)
+        edges, shares = edge_kind(job), ColumnShares(job.graph.num_nodes, ranks, self.pad)
         if self.mode == "coupled":
             projects = projected_layers(layers, self.order, inputs, shares)
-            cost = chunk_cost(layers, ranks, job.dtype, projects, inputs, weighted=weighted)
+            cost = chunk_cost(layers, ranks, job.dtype, projects, inputs, edges)
             return CoupledTrainer(job, self.chunking, cost, projects, shares)
         return DecoupledTrainer(
             job,
             self.chunking,
-            chunk_cost(layers, ranks, job.dtype, None, inputs, weighted=weighted),
+            chunk_cost(layers, ranks, job.dtype, None, inputs, edges),
             pipeline=self.pipeline,
             dense_blocks=self.dense_blocks,
             frozen=self.attention == "frozen",

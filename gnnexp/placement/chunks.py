@@ -63,6 +63,10 @@ class ChunkCost:
             per_src=4 + 8 + _COPIES_IN * width * itemsize,
         )
 
+    def with_attention(self, num_bytes: int, identity: int) -> ChunkCost:
+        """The cost if an edge takes at least `num_bytes`, and its identity in the block takes more."""
+        return replace(self, per_edge=max(self.per_edge, num_bytes) + identity)
+
     def with_keys(self, num_weights: int, itemsize: int) -> ChunkCost:
         """The cost if rows have keys, and edges have scores, peaks and weights of their own."""
         keys, scores = 6 * num_weights * itemsize, 3 * num_weights * itemsize
@@ -79,6 +83,7 @@ class ChunkCost:
 _COPIES_IN, _COPIES_OUT = 3, 6
 # Bytes per edge of `Block.relations`, with as many pairs as edges, both transposes, and the memory to build them.
 BY_RELATION = 128
+SOURCE = 4  # bytes per edge of its source in a block
 
 
 def even_ranges(block: Block, count: int) -> list[int]:

@@ -11,10 +11,11 @@ from gnnexp.components.locate import choice_of, target_of
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.models.layer import Layer
+from gnnexp.ops.edge_bytes import EdgeKind
 from gnnexp.paradigms.checks import after_layer_problems, attends, has_block_layers, projects_edges
 from gnnexp.paradigms.columns.orders import ColumnShares, Inputs, Order, must_project, projected_layers
 from gnnexp.paradigms.loops.chunking import Chunking
-from gnnexp.paradigms.loops.local_chunks import layers_of
+from gnnexp.paradigms.loops.local_chunks import layers_of, planned_edge_kind, with_attention
 from gnnexp.placement.chunks import ChunkCost
 
 
@@ -92,11 +93,12 @@ def column_problems(
         None if order is None else projected_layers(layers, order, inputs, ColumnShares(facts.num_nodes, ranks, pad))
     )
     dtype = getattr(torch, experiment.train.dtype)
-    cost = chunk_cost(layers, ranks, dtype, projects, inputs, weighted=facts.weighted)
+    cost = chunk_cost(layers, ranks, dtype, projects, inputs, planned_edge_kind(experiment, facts))
     return list(chunking.data_problems(facts, [cost], model.needs.self_loops))
 
 
-# With fewer columns on a rank, a row's keys and an edge's scores take more than what copies of rows leave unused.
+# With fewer columns on a rank, or fewer than keys, a row's keys and an edge's scores take more than what copies of rows
+# leave unused.
 _NARROW = 8
 
 
@@ -106,8 +108,7 @@ def chunk_cost(
     dtype: torch.dtype,
     projects_first: Sequence[bool] | None,
     inputs: Inputs,
-    *,
-    weighted: bool,
+    edges: EdgeKind,
 ) -> ChunkCost:
     """Memory that a chunk takes, for the layer with the most columns per rank.
 
@@ -117,7 +118,7 @@ def chunk_cost(
         dtype: type of rows.
         projects_first: for each coupled layer, whether it aggregates projected rows; None for decoupled layers.
         inputs: what is known of the features.
-        weighted: whether edges have weights.
+        edges: how the run computes with edges.
     """
     widths = [layers[-1].out_dim] if projects_first is None else []
     for index, (layer, projects) in enumerate(zip(layers, projects_first or (), strict=bool(projects_first))):
@@ -127,7 +128,8 @@ def chunk_cost(
     edge_columns = -(-max(layer.traits.edge_columns for layer in layers) // ranks)
     num_weights = max(layer.num_weights for layer in layers)
     cost = ChunkCost.of(width, width, num_weights, dtype.itemsize, edge_columns)
-    if width < _NARROW and any(layer.traits.kind == "projected" for layer in layers):
+    cost = with_attention(cost, layers[-1:] if projects_first is None else layers, dtype, edges)
+    if width < max(_NARROW, 2 * num_weights) and any(layer.traits.kind == "projected" for layer in layers):
         cost = cost.with_keys(num_weights, dtype.itemsize)
     static = all(layer.traits.kind == "static" for layer in layers)
-    return cost.with_products(num_weights, dtype.itemsize) if weighted and not static else cost
+    return cost.with_products(num_weights, dtype.itemsize) if edges.weighted and not static else cost

@@ -6,7 +6,7 @@ This is the chunk scheduling of NeutronTP (section 4.2.1). With chunks, vertex p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -20,11 +20,13 @@ from gnnexp.graph.block import BatchKey, Block
 from gnnexp.graph.sparse import Rows
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.models.model import ModelOptions
+from gnnexp.ops.backends import chosen_kernel
+from gnnexp.ops.edge_bytes import EdgeKind, torch_attention_bytes
 from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.chunking import UNCUT, Chunking
 from gnnexp.paradigms.loops.in_chunks import in_chunks
 from gnnexp.paradigms.loops.stay import keep_resident
-from gnnexp.placement.chunks import Chunk, ChunkCost
+from gnnexp.placement.chunks import SOURCE, Chunk, ChunkCost
 
 # Work of a layer on a block: `(block, rows [S, d] of its sources, own parts [D, o] of its destinations)` to `[D, out]`.
 OwnedWork = Callable[[Block, Tensor, Tensor | None], Tensor]
@@ -40,13 +42,13 @@ class LocalChunks:
     """
 
     def __init__(self, job: Job, blocks: Sequence[Block], chunking: Chunking) -> None:
-        self._job, self._weighted = job, job.graph.edge_weights is not None
+        self._job, self._edges = job, edge_kind(job)
         by_cost: dict[tuple[Block, ChunkCost | None], tuple[Chunk, ...]] = {}
         self.chunks: list[tuple[Chunk, ...]] = []
         for layer, block in zip(job.model.layers, blocks, strict=True):
             cost: ChunkCost | None = None  # a number of chunks is the same for all layers
             if chunking.budget is not None and isinstance(layer, Layer):
-                cost = cost_of(layer, job.dtype, weighted=self._weighted)
+                cost = cost_of(layer, job.dtype, self._edges)
             if (block, cost) not in by_cost:
                 by_cost[block, cost] = chunking.chunks(block, cost)
             self.chunks.append(by_cost[block, cost])
@@ -59,7 +61,7 @@ class LocalChunks:
             if len(chunks) > 1
         ]
         dearest = [
-            cost_of(layer, self._job.dtype, weighted=self._weighted).bytes_of(chunk.block)
+            cost_of(layer, self._job.dtype, self._edges).bytes_of(chunk.block)
             for layer, chunks in visited
             if isinstance(layer, Layer)
             for chunk in chunks
@@ -101,7 +103,30 @@ class LocalChunks:
         return in_chunks(of_chunk, rows, None, chunks, self._job.tier, width=layer.out_dim, layer=index, own=own)
 
 
-def cost_of(layer: Layer, dtype: torch.dtype, *, weighted: bool) -> ChunkCost:
+def edge_kind(job: Job) -> EdgeKind:
+    """How a rank computes with edges."""
+    graph, drops = job.graph, job.shard.needs.edge_identity
+    return EdgeKind.of(
+        job.model.backend.name,
+        weighted=graph.edge_weights is not None,
+        drops=drops,
+        parallel=drops and graph.occurrence is not None,
+        typed=graph.edge_types is not None,
+    )
+
+
+def planned_edge_kind(experiment: Experiment, facts: GraphFacts) -> EdgeKind:
+    """The same, before ranks start."""
+    return EdgeKind.of(
+        chosen_kernel(experiment.model.kernel, experiment.hardware.device),
+        weighted=facts.weighted,
+        drops=experiment.model.needs.edge_identity,
+        parallel=facts.parallel_edges,
+        typed=facts.typed,
+    )
+
+
+def cost_of(layer: Layer, dtype: torch.dtype, edges: EdgeKind) -> ChunkCost:
     """Memory that a chunk of a layer takes: an upper bound, whether the layer projects or aggregates first."""
     cost = ChunkCost.of(
         layer.in_dim + layer.width,
@@ -110,8 +135,24 @@ def cost_of(layer: Layer, dtype: torch.dtype, *, weighted: bool) -> ChunkCost:
         dtype.itemsize,
         layer.traits.edge_columns,
     )
+    cost = with_attention(cost, [layer], dtype, edges)
     static = layer.traits.kind == "static"
-    return cost.with_products(layer.num_weights, dtype.itemsize) if weighted and not static else cost
+    return cost.with_products(layer.num_weights, dtype.itemsize) if edges.weighted and not static else cost
+
+
+def with_attention(cost: ChunkCost, layers: Iterable[Layer], dtype: torch.dtype, edges: EdgeKind) -> ChunkCost:
+    """The cost of a chunk in which edges have the weights of one of the layers, if some of them are attention."""
+    weighing = [layer for layer in layers if layer.traits.kind == "projected"]
+    if not weighing:
+        return cost
+    needed = [attention_bytes(layer, dtype.itemsize) for layer in weighing] if edges.kernel == "torch" else [0]
+    return cost.with_attention(max(needed), edges.identity)
+
+
+def attention_bytes(layer: Layer, itemsize: int) -> int:
+    """Bytes per edge of an attention layer with `model.kernel=torch`, with the edge's source."""
+    dropped = layer.traits.weight_dropout > 0
+    return SOURCE + torch_attention_bytes(layer.num_weights, itemsize, dropped=dropped)
 
 
 def chunk_problems(experiment: Experiment, facts: GraphFacts, chunking: Chunking) -> list[Problem]:
@@ -122,7 +163,8 @@ def chunk_problems(experiment: Experiment, facts: GraphFacts, chunking: Chunking
     layers = [layer for layer in layers_of(model, facts) if isinstance(layer, Layer)]
     if not layers:
         return []  # `check` refuses a budget
-    costs = [cost_of(layer, dtype, weighted=facts.weighted) for layer in layers]
+    edges = planned_edge_kind(experiment, facts)
+    costs = [cost_of(layer, dtype, edges) for layer in layers]
     return chunking.data_problems(facts, costs, model.needs.self_loops)
 
 

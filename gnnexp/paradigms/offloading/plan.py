@@ -21,6 +21,7 @@ from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.models.local import has_constant_mix, has_constant_sums
 from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.chunking import Chunking
+from gnnexp.paradigms.loops.local_chunks import edge_kind
 from gnnexp.paradigms.offloading.memory import (
     LayerWork,
     chunk_bytes,
@@ -99,7 +100,7 @@ class OffloadPlan:
                 sums,
                 trained=job.graph.trains_features,
                 sparse=has_sparse_features(job.graph),
-                weighted=job.graph.edge_weights is not None,
+                edges=edge_kind(job),
             )
 
         def needed(read: Readings, chunks: np.ndarray | None = None, sums: Sequence[bool] = hoped) -> int:
