@@ -97,6 +97,10 @@ class DivergedError(RunError):
     """The loss is not finite: the same run would fail again."""
 
 
+class UncountableError(RunError):
+    """A count depends on values that a counting run does not compute."""
+
+
 class CommandError(RunError):
     """An external command failed."""
 

@@ -91,6 +91,11 @@ def _run(run_dir: Path, environment: Environment, started: list[PhaseTimer], hea
     facts = GraphFacts.from_json(request["facts"]) if "facts" in request else None  # earlier versions wrote no facts
     artifacts = Artifacts(Path(request["graph"]), partition, presample, parts, facts, request.get("plan", ""))
 
+    if experiment.train.count_only:
+        from gnnexp.training.counting import count
+
+        return count(run_dir, request, experiment, artifacts, environment, code, started, heartbeat)
+
     def watch(timer: PhaseTimer) -> None:
         started.append(timer)
         heartbeat.watch(timer)
@@ -130,14 +135,14 @@ def _check_start(experiment: Experiment, environment: Environment, *, prepared: 
         raise ConfigError(
             Problem("run", "not prepared", "its data is not prepared", "gnnexp prepare, or gnnexp resume")
         )
-    if environment.num_ranks != experiment.num_ranks:
-        hardware = experiment.hardware
+    hardware = experiment.processes
+    if environment.num_ranks != hardware.num_ranks:
         raise ConfigError(
             Problem(
                 "WORLD_SIZE",
                 environment.num_ranks,
                 f"the run has {hardware.nodes} nodes with {hardware.workers} ranks each",
-                f"start {experiment.num_ranks} ranks, or prepare a run with other hardware.workers",
+                f"start {hardware.num_ranks} ranks, or prepare a run with other hardware.workers",
             )
         )
 

@@ -25,6 +25,7 @@ from torch._C._distributed_c10d import Store
 from torch.distributed.distributed_c10d import _get_default_group
 
 from gnnexp.comm.background import Background
+from gnnexp.comm.carrier import Carrier, TorchCarrier
 from gnnexp.comm.environment import Environment
 from gnnexp.comm.meeting import answers_in_time, prove, store_of
 from gnnexp.comm.mesh import Mesh
@@ -128,6 +129,7 @@ class Communicator:
         throttle: float | None = None,
         halved: frozenset[Tag] = frozenset(),
         meeting: Meeting | None = None,
+        carrier: Carrier | None = None,
     ) -> None:
         """Collectives over all ranks. `along` and `clone_for_thread` pass `ledger`, `groups` and `group`.
 
@@ -143,6 +145,7 @@ class Communicator:
                 they arrive as they were.
             timeout_s: timeout of groups that are made from this one; torch's own default is half an hour.
             meeting: what `connect` returned, for groups that are made from this one.
+            carrier: what carries payloads; None: `group`.
         """
         self._environment = environment
         self._groups = [list(range(environment.num_ranks))] if groups is None else [list(members) for members in groups]
@@ -150,13 +153,14 @@ class Communicator:
         self.rank, self.size = self._ranks.index(environment.rank), len(self._ranks)
         self.device = device
         self._timer, self.ledger = timer, Ledger() if ledger is None else ledger
-        self._group, self._timeout_s, self._throttle = group, timeout_s, throttle
+        self._timeout_s, self._throttle = timeout_s, throttle
+        self._carrier = TorchCarrier(group, self._ranks) if carrier is None else carrier
         self._halved, self._meeting = halved, meeting or Meeting()
         self._met = False  # whether an exchange of sizes has just synchronised all ranks
         self._process_groups: list[dist.ProcessGroup] = []
         self._children: list[Communicator] = []
         self._background: Background | None = None
-        self._staged = self.size > 1 and _carrier(device, group) == STAGED
+        self._staged = self.size > 1 and carrier is None and _carrier(device, group) == STAGED
 
     def along(self, mesh: Mesh, axis: str) -> Communicator:
         """Collectives among the ranks of this rank's group along an axis. All ranks of the run call this.
@@ -238,7 +242,7 @@ class Communicator:
             return
         with self._exchange(tag, all_reduce_bytes(tensor.nbytes, self.rank, self.size)):
             payload = self._stage(tensor)
-            dist.all_reduce(payload, group=self._group)
+            self._carrier.all_reduce(payload)
             if payload is not tensor:
                 tensor.detach().copy_(payload)
 
@@ -255,7 +259,7 @@ class Communicator:
         sent = (self.size - 1) * tensor.nbytes if self.rank == source else 0
         with self._exchange(tag, sent, 0 if sent else tensor.nbytes):
             payload = self._stage(tensor)
-            dist.broadcast(payload, src=self._ranks[source], group=self._group)
+            self._carrier.broadcast(payload, source)
             if payload is not tensor and self.rank != source:
                 tensor.detach().copy_(payload)
 
@@ -285,7 +289,7 @@ class Communicator:
             payload = self._stage(rows)
             direct = payload.device == out.device and out.is_contiguous()
             target = out if direct else payload.new_empty(out.shape, dtype=out.dtype)
-            dist.all_to_all_single(target, payload, list(received), list(sent), group=self._group)
+            self._carrier.all_to_all(target, payload, received, sent)
         return out if target is out else out.copy_(target)
 
     def trade(self, pieces: Sequence[Tensor], sizes: Sequence[int], tag: Tag) -> list[Tensor]:
@@ -330,7 +334,8 @@ class Communicator:
         numbers = numbers.contiguous()
         out = torch.empty_like(numbers)
         with self._timer.phase("wait"), self._timer.activity.exchange():
-            dist.all_to_all_single(out, numbers, group=self._group)
+            ones = [1] * self.size
+            self._carrier.all_to_all(out, numbers, ones, ones)
         self.ledger.add({"sizes": Traffic(numbers.nbytes * (self.size - 1) // self.size, 1)})
         self._met = True
         return out
@@ -349,16 +354,7 @@ class Communicator:
         with self._exchange(tag, sent_bytes, row * (sum(lengths) - lengths[self.rank])):
             payload = self._stage(part)
             parts = [payload.new_empty((length, *part.shape[1:])) for length in lengths]
-            # All peers get the same tensor. An all-to-all of uneven parts would need one copy of it for each peer.
-            peers = [rank for rank in range(self.size) if rank != self.rank]
-            steps = [dist.P2POp(dist.isend, payload, self._ranks[rank], self._group) for rank in peers if part.numel()]
-            steps += [
-                dist.P2POp(dist.irecv, parts[rank], self._ranks[rank], self._group)
-                for rank in peers
-                if parts[rank].numel()
-            ]
-            for work in dist.batch_isend_irecv(steps) if steps else ():
-                work.wait()
+            self._carrier.spread(payload, parts, self.rank)
             parts = [received.to(part.device) for received in parts]
         parts[self.rank] = part
         return parts
@@ -385,21 +381,18 @@ class Communicator:
 
     def _gathered(self, own: Tensor) -> list[Tensor]:
         """The host tensors of all ranks, which have the same shape."""
-        gathered = [torch.empty_like(own) for _ in range(self.size)]
-        dist.all_gather(gathered, own, group=self._group)
-        return gathered
+        return self._carrier.gather(own, self.size)
 
     def start_max(self, numbers: Tensor) -> dist.Work:
         """Start to replace host `numbers` by their maximum over ranks. For the platform itself; not counted."""
         assert numbers.is_contiguous(), "gloo would take other elements, and a copy would be gone before the work ends"
-        work: dist.Work = dist.all_reduce(numbers, op=dist.ReduceOp.MAX, group=self._group, async_op=True)
-        return work
+        return self._carrier.start_max(numbers)
 
     def barrier(self) -> None:
         """Wait for all ranks."""
         if self.size > 1:
             with self._timer.activity.exchange():
-                dist.barrier(self._group)
+                self._carrier.barrier()
 
     def close(self) -> None:
         """Leave the process group once every rank is done."""
@@ -413,7 +406,7 @@ class Communicator:
         with self._timer.activity.exchange():
             if self._timer.meets and not self._met:
                 with self._timer.phase("wait"):
-                    dist.barrier(self._group)
+                    self._carrier.barrier()
             self._met = False
             on_gpu = self.device.type == "cuda" and self._throttle is None
             mark = self._timer.begin_exchange() if on_gpu else None

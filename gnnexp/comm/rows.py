@@ -11,6 +11,7 @@ from torch import Tensor
 from gnnexp.comm.communicator import Communicator
 from gnnexp.graph.sparse import Rows, SparseRows, ends
 from gnnexp.kernels.pool import Pool
+from gnnexp.kernels.shape_tensor import pooled
 from gnnexp.measure.ledger import Tag
 
 
@@ -34,7 +35,7 @@ def exchange_rows(
         out = (
             None
             if pool is None or rows.is_cuda
-            else torch.from_numpy(pool.empty((sum(received), rows.shape[1]), rows.numpy().dtype))
+            else pooled(pool, (sum(received), rows.shape[1]), rows)
         )
         if rows.dtype != torch.int16:
             return comm.all_to_all(rows, sent, received, tag, out)

@@ -45,6 +45,8 @@ class TrainConfig:
             NVIDIA GPUs), or to bfloat16 (`bf16`). Sums and results are float32, forward and backward.
         activations: rows that a layer passes to the next one, and their gradients: as they are (`float32`: `dtype`), or
             rounded to bfloat16 and sent in two bytes per value (`bf16`).
+        count_only: whether nothing is computed: the run counts the bytes, rounds, rows and edges that its ranks would
+            record. They are virtual: one process runs all of them. Nothing is timed, evaluated or kept.
         cuda_graph: whether a step on the full graph is captured as a CUDA graph, which later steps launch again.
         shuffle: draw a new order of the training targets in every epoch.
         checkpoint_every: number of epochs between two checkpoints (the last epoch always has one); 0 = only after the
@@ -66,6 +68,7 @@ class TrainConfig:
     dtype: Literal["float32", "float64"] = "float32"
     matmul: Matmul = "float32"
     activations: Activations = "float32"
+    count_only: bool = False
     cuda_graph: bool = False
     shuffle: bool = True
     checkpoint_every: int = 1

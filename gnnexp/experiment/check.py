@@ -198,6 +198,7 @@ def choice_problems(experiment: Experiment) -> list[Problem]:
         *host_link_problems(experiment.hardware, experiment.hardware.device),
         *_stop_below_problems(experiment),
         *(_capture_problems(experiment) if experiment.train.cuda_graph else ()),
+        *(_counting_problems(experiment) if experiment.train.count_only else ()),
     ]
 
 
@@ -277,6 +278,36 @@ def _capture_problems(experiment: Experiment) -> list[Problem]:
     )
     return [
         *(Problem("train.cuda_graph", True, refusal.reason, plain) for refusal in refusals if refusal is not None),
+        *(Problem(*problem) for is_conflict, *problem in conflicts if is_conflict),
+    ]
+
+
+def _counting_problems(experiment: Experiment) -> list[Problem]:
+    """What `train.count_only` needs: counts that depend on no computed value, and a host."""
+    train, refusal = experiment.train, experiment.paradigm.refuses_counting(experiment)
+    plain = "set train.count_only=false"
+    conflicts = (
+        (
+            experiment.hardware.device == "cuda",
+            "hardware.device",
+            "cuda",
+            "virtual ranks are on the host, and train.count_only counts what they do there",
+            "set hardware.device=cpu",
+        ),
+        (experiment.trace is not None, "trace", experiment.trace, "nothing is computed that could be traced", plain),
+        *(
+            (
+                getattr(train, name) is not None,
+                f"train.{name}",
+                getattr(train, name),
+                "nothing is evaluated with train.count_only",
+                f"set train.{name}=null",
+            )
+            for name in ("patience", "stop_below")
+        ),
+    )
+    return [
+        *([] if refusal is None else [Problem("train.count_only", True, refusal.reason, plain)]),
         *(Problem(*problem) for is_conflict, *problem in conflicts if is_conflict),
     ]
 

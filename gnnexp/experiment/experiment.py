@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -90,6 +90,10 @@ class Method(ABC):
         """Why rows between layers cannot be in bfloat16 (`train.activations`); None: they can."""
         return Refusal("this paradigm exchanges other values than the rows of layers: sums, columns or parts of rows")
 
+    def refuses_counting(self, experiment: Experiment) -> Refusal | None:
+        """Why the run's counts cannot be found without computing (`train.count_only`); None: they can."""
+        return None
+
     def refuses_capture(self, experiment: Experiment) -> Refusal | None:
         """Why a step cannot be captured as a CUDA graph (`train.cuda_graph`); None: it can."""
         return Refusal("its batches differ from step to step, or its steps wait for copies")
@@ -149,6 +153,11 @@ class Experiment:
     def num_ranks(self) -> int:
         """Number of ranks on all machines."""
         return self.hardware.num_ranks
+
+    @property
+    def processes(self) -> HardwareConfig:
+        """Where the processes of the run are: one for each rank, or one for all virtual ranks (`train.count_only`)."""
+        return replace(self.hardware, nodes=1, workers=1) if self.train.count_only else self.hardware
 
     @cached_property
     def setting(self) -> Setting:

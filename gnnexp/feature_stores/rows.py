@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.pool import Pool
+from gnnexp.kernels.shape_tensor import pooled
 from gnnexp.kernels.rows.gather import gather_rows, place_rows
 
 # How rows are held and moved: `null` is the run's dtype.
@@ -69,7 +70,7 @@ def in_places(parts: list[tuple[Rows, Tensor]], pool: Pool | None = None) -> Row
     if first.is_cuda or pool is None:
         out = first.new_empty(shape)
     else:
-        out = torch.from_numpy(pool.empty(shape, first.numpy().dtype))
+        out = pooled(pool, shape, first)
     for rows, places in parts:
         assert isinstance(rows, torch.Tensor)
         place_rows(rows, places, out)

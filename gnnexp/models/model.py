@@ -223,6 +223,7 @@ class Model(nn.Module):
         matmul: Matmul = "float32",
         activations: Activations = "float32",
         pool: Pool | None = None,
+        computes: bool = True,
     ) -> None:
         """Build the layers and draw their parameters: a pure function of the seed, so the same on every rank.
 
@@ -236,9 +237,11 @@ class Model(nn.Module):
             matmul: how dense products round their factors.
             activations: whether rows between layers are rounded to bfloat16 (`train.activations`).
             pool: memory of outputs and gradients on CPU; None: the kernels have their own.
+            computes: whether results have values, or shapes only (`make_backend`).
         """
         ConfigError.raise_all([*self.options.problems(), *gpu_problems(matmul, device)])
-        self.backend, self.activations = make_backend(self.options.kernel, device, pool), activations
+        self.backend = make_backend(self.options.kernel, device, pool, computes=computes)
+        self.activations = activations
         self.drop_keys = DropKeys(self.num_layers, device) if device.type == "cuda" else None
         facts = facts.to(device)
         self.in_dim, self.num_classes, self.num_relations = in_dim, num_classes, facts.num_relations

@@ -72,20 +72,31 @@ def kernel_elsewhere(kernel: str, device_type: str) -> str:
     return kernel if kernel_problem(kernel, device_type) is None else "auto"
 
 
-def make_backend(kernel: str, device: torch.device, pool: Pool | None = None) -> Backend:
+def make_backend(
+    kernel: str, device: torch.device, pool: Pool | None = None, *, computes: bool = True
+) -> Backend:
     """The backend that `kernel` means on `device`.
 
     Args:
         kernel: a value of `model.kernel`.
         device: device of the rows.
         pool: memory of outputs and gradients for kernels that take it from a pool, by default one of their own.
+        computes: whether results have values. If not, they only have the shapes of this implementation's results.
 
     Raises:
         ConfigError: the kernel does not exist, does not run on this device, or is not installed.
     """
     if (problem := kernel_problem(kernel, device.type)) is not None:
         raise ConfigError(problem)
-    chosen = chosen_kernel(kernel, device.type)
+    made = _backend(chosen_kernel(kernel, device.type), pool)
+    if computes:
+        return made
+    from gnnexp.ops.backend_shapes import shapes_of
+
+    return shapes_of(made)
+
+
+def _backend(chosen: str, pool: Pool | None) -> Backend:
     if chosen == "numba":
         from gnnexp.ops.backend_numba import numba_backend
 

@@ -26,7 +26,7 @@ from gnnexp.components.facts import GraphFacts, Need
 from gnnexp.components.locate import target_of
 from gnnexp.components.options import rule_problems
 from gnnexp.components.plan import Plan, Sizes
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.errors import ConfigError, Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import SparseRows
@@ -108,6 +108,10 @@ class DGLReference(Paradigm):
             (self.num_workers >= 0, "paradigm.num_workers", self.num_workers, "must be 0 or more", "set it to 0"),
         )
         return rules + dgl_problems(experiment, "dgl_reference")
+
+    def refuses_counting(self, experiment: Experiment) -> Refusal | None:
+        """DGL's code and DDP compute what they exchange."""
+        return Refusal("it trains with DGL's own code and torch's DDP")
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan, with memory for DGL's copies of graph and features. Checkpoints have the order of targets."""

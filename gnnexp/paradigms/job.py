@@ -108,6 +108,11 @@ class Job:
         return self.experiment.train.matmul
 
     @property
+    def computes(self) -> bool:
+        """Whether rows have values. If not, this rank is virtual and only counts (`train.count_only`)."""
+        return not self.experiment.train.count_only
+
+    @property
     def dtype(self) -> torch.dtype:
         """Dtype of parameters and activations."""
         return getattr(torch, self.experiment.train.dtype)  # type: ignore[no-any-return]

@@ -139,6 +139,12 @@ class VertexParallel(Paradigm):
             return None
         return Refusal("old and late rows are kept in float32, and hybrid dependencies have costs of float32 rows")
 
+    def refuses_counting(self, experiment: Experiment) -> Refusal | None:
+        """Adaptive skipping sends rows by their values."""
+        if self.staleness_metric != "variation":
+            return None
+        return Refusal("which rows are sent depends on their values (paradigm.staleness_metric=variation)")
+
     def refuses_capture(self, experiment: Experiment) -> Refusal | None:
         """A step can be captured if the graph stays on the GPU and all rows are fresh."""
         if self.chunking != UNCUT:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.errors import DataError, Problem
+from gnnexp.kernels.shape_tensor import shaped
 
 HostMemory = Literal["ram", "file"]
 
@@ -27,13 +28,14 @@ class HostTier:
         place: `ram`, or `file` for files in `folder`.
         folder: must exist if `place` is `file`.
         pinned: whether RAM is page-locked, so that a GPU can copy from it while it computes.
+        computes: whether rows have values. If not, they take no memory.
 
     Attributes:
         num_bytes: bytes of all rows that were allocated so far.
     """
 
-    def __init__(self, place: HostMemory, folder: Path, *, pinned: bool) -> None:
-        self._place, self._folder, self._pinned = place, folder, pinned
+    def __init__(self, place: HostMemory, folder: Path, *, pinned: bool, computes: bool = True) -> None:
+        self._place, self._folder, self._pinned, self._computes = place, folder, pinned, computes
         self.num_bytes = 0
 
     def rows(self, count: int, width: int, dtype: torch.dtype) -> Tensor:
@@ -44,6 +46,8 @@ class HostTier:
         """
         num_bytes = count * width * dtype.itemsize
         self.num_bytes += num_bytes
+        if not self._computes:
+            return shaped((count, width), dtype)
         if self._place == "ram" or not num_bytes:
             return torch.zeros(count, width, dtype=dtype, pin_memory=self._pinned and num_bytes > 0)
         return torch.from_numpy(self._mapped(num_bytes)).view(dtype).view(count, width)
@@ -54,7 +58,7 @@ class HostTier:
         The result is `like` itself if that is in RAM. Sums are accumulated in random order. In a mapped file, each
         addition would dirty a page for one row, and the system would write the page to disk many times.
         """
-        if self._place == "ram" or not like.numel():
+        if self._place == "ram" or not like.numel() or not self._computes:
             return like.zero_()
         # Memory from mmap returns to the system when it is freed. The heap that ranks keep would not return it.
         pages = mmap.mmap(-1, like.nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.graph.block import Block
+from gnnexp.kernels.shape_tensor import has_values
 
 
 @dataclass(eq=False)
@@ -138,4 +139,4 @@ def most_bytes(block: Block, *, reads_transpose: bool) -> int:
 
 def memory_of(rows: Tensor) -> int:
     """The address of the memory in which rows lie, the same for all slices of an array."""
-    return rows.untyped_storage().data_ptr()
+    return rows.untyped_storage().data_ptr() if has_values(rows) else 0

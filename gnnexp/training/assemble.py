@@ -13,9 +13,10 @@ import numba
 import torch
 from torch import Tensor
 
-from gnnexp.comm.communicator import Communicator, connect
+from gnnexp.comm.communicator import Communicator, Meeting, connect
 from gnnexp.comm.environment import Environment
 from gnnexp.comm.mesh import Mesh
+from gnnexp.comm.virtual import Turns, virtual_communicator
 from gnnexp.components.facts import GraphFacts
 from gnnexp.components.locate import target_of
 from gnnexp.components.plan import Plan
@@ -33,6 +34,7 @@ from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.graph.storage.format import open_graph
 from gnnexp.graph.storage.presample import open_presample
 from gnnexp.kernels.pool import Pool
+from gnnexp.kernels.shape_tensor import shaped
 from gnnexp.measure.marks import Marks, Measure
 from gnnexp.measure.memory import reset_host_peak
 from gnnexp.measure.phases import PhaseTimer
@@ -75,10 +77,12 @@ def assemble(
     directory: Path,
     environment: Environment,
     watch: Callable[[PhaseTimer], None] | None = None,
+    turns: Turns | None = None,
 ) -> Job:
     """Make and set up all components that a trainer uses on this rank, and join the process group.
 
-    `watch` gets the timer before the ranks meet: who waits for another rank there does not hang.
+    `watch` gets the timer before the ranks meet: who waits for another rank there does not hang. With `turns`, the rank
+    is a virtual one, whose features have no values.
     """
     hardware = experiment.hardware
     device = choose_device(hardware, environment)
@@ -89,19 +93,22 @@ def assemble(
     if watch is not None:
         watch(timer)
     with timer.activity.exchange():
-        meeting = connect(environment, device, hardware.timeout_s, directory)
+        meeting = Meeting() if turns is not None else connect(environment, device, hardware.timeout_s, directory)
     with _from_cache(directory):
         graph = open_graph(artifacts.graph) if isinstance(artifacts.graph, Path) else artifacts.graph
     graph = as_seen(experiment, graph)
-    comm = Communicator(
-        environment,
-        timer,
-        device,
-        timeout_s=hardware.timeout_s,
-        throttle=hardware.throttle,
-        halved=frozenset({"activations"} if experiment.train.activations == "bf16" else ()),
-        meeting=meeting,
-    )
+    if turns is not None:
+        graph = without_values(graph)
+    options: dict[str, Any] = {
+        "timeout_s": hardware.timeout_s,
+        "throttle": hardware.throttle,
+        "halved": frozenset({"activations"} if experiment.train.activations == "bf16" else ()),
+        "meeting": meeting,
+    }
+    if turns is None:
+        comm = Communicator(environment, timer, device, **options)
+    else:
+        comm = virtual_communicator(turns, environment, timer, **options)
     chosen = {
         "host": environment.host,
         "device": _name(device),
@@ -135,6 +142,12 @@ def _room(
     if None in free_of_ranks:
         return None
     return estimate_memory(experiment, facts, plan, 0).total("device"), min(free_of_ranks)
+
+
+def without_values(graph: Graph) -> Graph:
+    """The graph with features that have a shape only. Sparse ones keep values: exchanges depend on their number."""
+    features = graph.features
+    return replace(graph, features=shaped(features.shape, features.dtype)) if isinstance(features, Tensor) else graph
 
 
 def _planned(experiment: Experiment, artifacts: Artifacts, facts: GraphFacts, parts: Parts | None) -> Plan:
@@ -263,6 +276,7 @@ def _set_up_model(
         matmul=experiment.train.matmul,
         activations=experiment.train.activations,
         pool=pool,
+        computes=not experiment.train.count_only,
     )
     model.decoder = task.decoder(graph.num_classes, seed=seed, dtype=dtype, device=device)
 

@@ -126,7 +126,7 @@ def carry_out(
         options = experiment.config.group("hardware.launcher").text()
         outcome = _launched(
             run_dir,
-            experiment.hardware,
+            experiment.processes,
             console,
             launchers.of(experiment.launcher, options),
             printer,

@@ -12,6 +12,7 @@ from gnnexp.kernels.pool import Pool
 from gnnexp.kernels.prefetch import prefetch
 from gnnexp.kernels.rows.aggregate import matrix
 from gnnexp.kernels.rows.rowkernel import RowKernel, evenly
+from gnnexp.kernels.shape_tensor import has_values
 
 _U = np.uint64
 _NONE = np.empty(0, np.int64)
@@ -94,6 +95,8 @@ def gather_rows(x: Tensor, ids: Tensor, pool: Pool | None = None) -> Tensor:
     """
     if x.is_cuda:
         return x.index_select(0, across(ids, x.device))
+    if not has_values(x):
+        return x.new_empty((ids.numel(), *x.shape[1:]))
     shape = (ids.numel(), x.shape[1])
     kind = x.detach()[:0].numpy().dtype
     out = torch.empty(shape, dtype=x.dtype) if pool is None else torch.from_numpy(pool.empty(shape, kind))
@@ -110,14 +113,15 @@ def move_rows(x: Tensor, ids: Tensor, places: Tensor, out: Tensor) -> None:
         places: `[n]` int64, all different, all in 0..M-1.
         out: `[M, d]`, contiguous.
     """
-    _copy_rows(x, ids, places.numpy(), out)
+    if has_values(x, out):
+        _copy_rows(x, ids, places.numpy(), out)
 
 
 def place_rows(rows: Tensor, places: Tensor, out: Tensor) -> None:
     """`out[places] = rows`, on a GPU by torch's own operation; arguments as in `move_rows`."""
     if out.is_cuda:
         out.index_copy_(0, across(places, out.device), rows)
-    else:
+    elif has_values(rows, out):
         move_rows(rows, torch.arange(places.numel()), places, out)
 
 
@@ -140,5 +144,5 @@ def add_rows(x: Tensor, ids: Tensor, values: Tensor) -> None:
     """
     if x.is_cuda:
         x.index_add_(0, across(ids, x.device), values)
-    elif ids.numel():
+    elif ids.numel() and has_values(x, values):
         _add(evenly(ids.numel(), values.numel()), x.detach().numpy(), ids.numpy(), values.detach().numpy())

@@ -49,6 +49,7 @@ class HostUpdates:
             dtype=job.dtype,
             device=torch.device("cpu"),
             matmul=job.matmul,
+            computes=job.computes,
         )
         self._updates = _Updates(here)
 

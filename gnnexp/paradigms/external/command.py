@@ -10,7 +10,7 @@ from typing import Literal
 from gnnexp.components.facts import GraphFacts
 from gnnexp.components.plan import Drawn, Plan, Sizes
 from gnnexp.components.signature import unknown
-from gnnexp.errors import Problem
+from gnnexp.errors import Problem, Refusal
 from gnnexp.experiment.experiment import Experiment, Method
 from gnnexp.files.regular import is_file, is_folder
 from gnnexp.paradigms.external.files import files_of, program
@@ -121,6 +121,10 @@ class Command(Method):
                 )
             )
         return problems
+
+    def refuses_counting(self, experiment: Experiment) -> Refusal | None:
+        """Only the command knows what it does."""
+        return Refusal("an external command counts for itself")
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan: a partition if the command asks for one. The memory of the command is not known."""

@@ -49,7 +49,7 @@ class Sweeps:
         self._layers = [
             OffloadLayer(*layer) for layer in zip(starts, plan.keeps_sums, plan.mixes, [*starts[1:], None], strict=True)
         ]
-        self.host = HostTier(host, job.directory, pinned=job.device.type == "cuda")
+        self.host = HostTier(host, job.directory, pinned=job.device.type == "cuda", computes=job.computes)
         self._trained: Tensor | None = None  # features that were read, if they take a gradient
         self._sparse: SparseRows | None = None  # features that were read, if they are sparse
         self._feature_gradients: Tensor | None = None
