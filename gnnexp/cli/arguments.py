@@ -83,7 +83,7 @@ _TRUST = _flag(
     help="accept also a run of another user: its files decide what is executed, and which process gets a signal",
 )
 # Commands that take overrides.
-COMPOSING = ("run", "prepare", "sweep", "tune", "partition", "calibrate")
+COMPOSING = ("run", "count", "prepare", "sweep", "tune", "partition", "calibrate")
 # The commands by name: purpose, module in `gnnexp.cli.commands` (or its whole name), function in it, arguments.
 COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
     "data": (
@@ -139,6 +139,12 @@ COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
             ),
             _PRINT_SCRIPT,
         ),
+    ),
+    "count": (
+        "the bytes, rounds, rows and edges of a run, counted without training: one process runs all ranks",
+        "count",
+        "main",
+        (*_OVERRIDES, _JSON, _flag("--dry-run", help="check, and show what counting needs")),
     ),
     "prepare": (
         "a complete run directory, whose ranks another program starts (torchrun, mpirun, Kubernetes, …)",

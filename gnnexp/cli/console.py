@@ -79,6 +79,8 @@ def describe_graph(graph: Graph) -> str:
 def epoch_line(line: Mapping[str, Any]) -> str:
     """One epoch: loss, accuracy and the phases in seconds (D, the decoder, is a part of FB)."""
     metrics: Mapping[str, float] = line["metrics"]
+    if "counts/batches" in metrics:
+        return _counted_line(line["epoch"], metrics)
     loss = f"loss {metrics['loss/train']:.4f}" if "loss/train" in metrics else "loss –"
     parts = [f"epoch {int(line['epoch']):>3}", loss]
     for name, value in metrics.items():
@@ -104,6 +106,17 @@ def epoch_line(line: Mapping[str, Any]) -> str:
     if "time/epoch_s" in metrics:
         parts.append(f"epoch {metrics['time/epoch_s']:.3f} s")
     return "  ".join(parts)
+
+
+def _counted_line(epoch: int, metrics: Mapping[str, float]) -> str:
+    """One epoch of a counting run."""
+    edges = metrics.get("work/edges_computed", 0.0)
+    rows = sum(value for name, value in metrics.items() if name.startswith("work/features_loaded_"))
+    sent = sum(value for name, value in metrics.items() if name.startswith("comm/bytes_"))
+    return (
+        f"epoch {int(epoch):>3}  counted {metrics['counts/batches']:,.0f} batches  edges {edges:,.0f}  "
+        f"rows {rows:,.0f}  sent {sent / 1e6:,.1f} MB"
+    )
 
 
 class EpochPrinter(threading.Thread):

@@ -31,6 +31,7 @@ Overrides are key=value in Hydra's grammar; `gnnexp run --cfg` prints the config
 # Commands that call compiled kernels.
 _COMPUTING = (
     "run",
+    "count",
     "resume",
     "sweep",
     "tuning.command",
@@ -41,7 +42,7 @@ _COMPUTING = (
     "gnnexp.api.predicting.command",
 )
 # Commands that may work for hours.
-_TRAINING = ("run", "resume", "sweep", "tuning.command")
+_TRAINING = ("run", "count", "resume", "sweep", "tuning.command")
 
 
 class StopRequestedError(KeyboardInterrupt):

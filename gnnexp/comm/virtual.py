@@ -48,11 +48,13 @@ class Turns:
 
     Attributes:
         lock: held while a rank runs.
+        spare_maps: maps of vertices that samplers share: one rank samples at a time.
         failed: the first error of a rank. All ranks that wait then stop.
     """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
+        self.spare_maps: list[Any] = []
         self.failed: BaseException | None = None
         self._exchanges: dict[Name, _Exchange] = {}
 

@@ -90,6 +90,8 @@ def estimate_memory(experiment: Experiment, facts: GraphFacts, plan: Plan, graph
     """
     if external_command(experiment) is not None:
         return _of_command(experiment, facts, plan, graph_files)
+    if experiment.train.count_only:
+        return _of_counting(experiment, facts, plan, graph_files)
     hardware, train = experiment.hardware, experiment.train
     model, sampler, store = experiment.model, experiment.sampler, experiment.feature_store
     itemsize = torch.empty(0, dtype=getattr(torch, train.dtype)).element_size()
@@ -154,6 +156,31 @@ def _of_command(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_fil
             *_partition_needs(experiment, facts, plan),
         ),
         experiment.hardware.workers,
+        experiment.hardware.device != "cuda",
+    )
+
+
+def _of_counting(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files: int) -> MemoryEstimate:
+    """What one process needs that runs all ranks, whose rows have no values. Rows of features are never read."""
+    model, sampler, drawn = experiment.model, experiment.sampler, plan.drawn
+    num_owners = plan.num_parts or experiment.num_ranks
+    sampled = drawn.edges if sampler.topology == "replicated" else -(-drawn.edges // num_owners)
+    edges = plan.resident.edges if plan.resident else _Batch.of(drawn, sampler, model).edges
+    features = facts.num_nodes * facts.row_bytes(4)
+    cached = 0 if experiment.feature_store.cache is None else 5 * facts.num_nodes
+    return MemoryEstimate(
+        (
+            Need("the graph's files without features, mapped", "shared", max(0, graph_files - features), per_rank=False),
+            Need("interpreter and libraries", "host", _INTERPRETER, per_rank=False),
+            *sampler.needs(facts, drawn.edges, num_owners, _occurrence(facts, model, drawn.edges)),
+            Need("numbers of parallel edges", "host", _occurrence(facts, model, sampled)),
+            Need("the samplers' table of vertices", "host", 4 * drawn.held, per_rank=sampler.topology == "partitioned"),
+            Need("which rows the cache holds", "host", cached),
+            Need(f"blocks of {edges:,} edges", "host", (16 if plan.resident else 8) * edges),
+            Need("records", "disk", _records(experiment, facts, model.layers), per_rank=False),
+            *_partition_needs(experiment, facts, plan),
+        ),
+        experiment.num_ranks,
         experiment.hardware.device != "cuda",
     )
 

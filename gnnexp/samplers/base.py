@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Literal, final, get_args
+from typing import Any, ClassVar, Literal, final, get_args
 
 import torch
 from torch import Tensor
@@ -136,6 +136,7 @@ class Sampler(ABC):
         pool: memory of blocks, for samplers that reuse memory.
         inside: number of threads that work inside a batch, for samplers whose kernels can use several. The paradigm
             sets it before it samples.
+        spare_maps: maps of vertices that samplers of virtual ranks share; None: the sampler has its own.
     """
 
     options: SamplerOptions
@@ -143,6 +144,7 @@ class Sampler(ABC):
     def __init__(self, options: SamplerOptions) -> None:
         self.options, self.pool = options, Pool()
         self.inside = 1
+        self.spare_maps: list[Any] | None = None
 
     @final
     def topology_of(self, shard: Shard) -> Graph:

@@ -69,6 +69,7 @@ class Expansion:
         hops: Sequence[int],
         names: Tensor | None = None,
         pool: Pool | None = None,
+        spare: list[Any] | None = None,
     ) -> None:
         """Store the graph.
 
@@ -78,6 +79,7 @@ class Expansion:
             hops: fanout of every hop, target hop first, -1 for all neighbours.
             names: `[V]` original ids, which key the draws, if the graph is a part with local ids.
             pool: memory of the blocks; None: a new pool.
+            spare: maps of vertices that expansions of the same graph share; None: its own.
 
         Raises:
             DataError: a vertex has too many edges to draw from.
@@ -89,7 +91,7 @@ class Expansion:
         # The type is part of an edge's identity, so a model that needs the identity gets the types too.
         self._types = graph.edge_types if needs.edge_types or needs.edge_identity else None
         self._weights = graph.edge_weights
-        self._maps = VertexMaps(self._workspace)
+        self._maps: VertexMaps[_Workspace] = VertexMaps(self._workspace, spare)
         # Background threads make batches. Without a pool, glibc would give them fresh pages for large buffers.
         self._pool = Pool() if pool is None else pool
         self._hops, self._largest = tuple(hops), 0

@@ -238,7 +238,7 @@ class FusedSampler(LayerSampler):
         """Store the graph of this rank."""
         super().setup(shard, num_layers)
         graph, hops = self.topology_of(shard), self.options.hops(num_layers)
-        self._expansion = Expansion(graph, shard.needs, hops, shard.names, self.pool)
+        self._expansion = Expansion(graph, shard.needs, hops, shard.names, self.pool, self.spare_maps)
         self._on_device: DeviceExpansion | None = None
         self._compares = self._place is not None
         if self._place is not None:

@@ -44,11 +44,12 @@ class VertexMaps(Generic[M]):
 
     Args:
         make: function that makes a new map; its entries are 0, or -1 if the sign has a meaning.
+        spare: maps that nobody uses, which others may share; None: a list of its own.
     """
 
-    def __init__(self, make: Callable[[], M]) -> None:
+    def __init__(self, make: Callable[[], M], spare: list[M] | None = None) -> None:
         self._make = make
-        self._spare: list[M] = []
+        self._spare: list[M] = [] if spare is None else spare
 
     @contextmanager
     def lent(self) -> Iterator[M]:

@@ -127,7 +127,8 @@ def assemble(
     def placed(store: FeatureStore) -> str:
         return store.place(experiment.setting, graph_facts, lambda: _room(experiment, graph_facts, plan, comm, device))
 
-    return _job(experiment, plan, shard, comm, timer, device, directory, chosen, parts, placed)
+    spare_maps = None if turns is None else turns.spare_maps
+    return _job(experiment, plan, shard, comm, timer, device, directory, chosen, parts, placed, spare_maps)
 
 
 def _room(
@@ -209,6 +210,7 @@ def _job(
     facts: Mapping[str, Any],
     parts: Parts | None,
     placed: Callable[[FeatureStore], str],
+    spare_maps: list[Any] | None,
 ) -> Job:
     model, graph = experiment.model.make(), shard.graph
     shard = replace(shard, needs=model.options.needs)
@@ -218,6 +220,7 @@ def _job(
     sampler, store, task = experiment.sampler.make(), experiment.feature_store.make(), experiment.task.make()
     link = HostLink(experiment.hardware.throttle_h2d)
     ConfigError.raise_all(experiment.task.check_data(graph))
+    sampler.spare_maps = spare_maps
     sampler.pool = pool = Pool()  # one pool for all components, because each pool keeps idle memory up to its limit
     if parts is None:  # else each part has its own sampler and store
         facts = {**facts, "sampling": sampler.place(experiment.setting, shard, device, comm)}
