@@ -89,7 +89,7 @@ class Turns:
 class _Done(dist.Work):
     """Work that has ended."""
 
-    def wait(self, timeout: object = None) -> bool:  # type: ignore[override]
+    def wait(self, timeout: object = None) -> bool:
         """Nothing to wait for."""
         return True
 

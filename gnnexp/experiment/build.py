@@ -161,7 +161,7 @@ def hardware_of(config: Mapping[str, Any], *, wrong: Collection[str] = ()) -> Ha
     return HardwareConfig(**values)
 
 
-def processes_of(config: Mapping[str, Any]) -> HardwareConfig:
+def hardware_of_processes(config: Mapping[str, Any]) -> HardwareConfig:
     """Where the processes of a run are (`Experiment.processes`)."""
     hardware = hardware_of(config)
     return replace(hardware, nodes=1, workers=1) if train_of(config).count_only else hardware

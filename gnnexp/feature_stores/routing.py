@@ -11,9 +11,9 @@ from torch import Tensor
 from gnnexp.feature_stores.rows import in_places, take_rows
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.pool import Pool
-from gnnexp.kernels.shape_tensor import pooled
 from gnnexp.kernels.rows.gather import move_rows, place_rows
 from gnnexp.kernels.samplers.split import group_by_owner
+from gnnexp.kernels.shape_tensor import pooled
 
 
 @dataclass(frozen=True, eq=False)

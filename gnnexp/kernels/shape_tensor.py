@@ -32,18 +32,16 @@ class ShapeTensor(Tensor):
     __slots__: ClassVar[list[str]] = ["meta"]
 
     @staticmethod
-    def __new__(cls, meta: Tensor) -> Self:
-        made = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+    def __new__(cls: type[Self], meta: Tensor) -> Self:
+        """A tensor with the shape and the type of `meta`."""
+        made = Tensor._make_wrapper_subclass(
             cls, meta.size(), strides=meta.stride(), dtype=meta.dtype, device=torch.device("cpu")
         )
         made.meta = meta
-        return made  # type: ignore[no-any-return]
-
-    def __repr__(self, *, tensor_contents: object = None) -> str:
-        return f"ShapeTensor({list(self.shape)}, {self.dtype})"
+        return made
 
     @classmethod
-    def __torch_dispatch__(
+    def __torch_dispatch__(  # type: ignore[override]  # torch declares a function instead of a method
         cls, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         name = func._schema.name

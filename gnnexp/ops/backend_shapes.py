@@ -26,7 +26,10 @@ class _Result(FirstOrderFunction):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
-        return None, *(shaped(*of) if of is not None and needed else None for of, needed in zip(ctx.of, ctx.needs_input_grad[1:], strict=True))
+        return None, *(
+            shaped(*of) if of is not None and needed else None
+            for of, needed in zip(ctx.of, ctx.needs_input_grad[1:], strict=True)
+        )
 
 
 def _result(shape: Sequence[int], *inputs: Tensor | None) -> Tensor:

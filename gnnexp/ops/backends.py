@@ -72,9 +72,7 @@ def kernel_elsewhere(kernel: str, device_type: str) -> str:
     return kernel if kernel_problem(kernel, device_type) is None else "auto"
 
 
-def make_backend(
-    kernel: str, device: torch.device, pool: Pool | None = None, *, computes: bool = True
-) -> Backend:
+def make_backend(kernel: str, device: torch.device, pool: Pool | None = None, *, computes: bool = True) -> Backend:
     """The backend that `kernel` means on `device`.
 
     Args:

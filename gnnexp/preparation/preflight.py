@@ -170,7 +170,9 @@ def _of_counting(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_fi
     cached = 0 if experiment.feature_store.cache is None else 5 * facts.num_nodes
     return MemoryEstimate(
         (
-            Need("the graph's files without features, mapped", "shared", max(0, graph_files - features), per_rank=False),
+            Need(
+                "the graph's files without features, mapped", "shared", max(0, graph_files - features), per_rank=False
+            ),
             Need("interpreter and libraries", "host", _INTERPRETER, per_rank=False),
             *sampler.needs(facts, drawn.edges, num_owners, _occurrence(facts, model, drawn.edges)),
             Need("numbers of parallel edges", "host", _occurrence(facts, model, sampled)),

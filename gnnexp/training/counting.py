@@ -97,18 +97,20 @@ def count(
 
     def rank(number: int) -> None:
         size = experiment.num_ranks
-        where = Environment(number, size, number % experiment.hardware.workers, experiment.hardware.workers, environment.host)
+        where = Environment(
+            number, size, number % experiment.hardware.workers, experiment.hardware.workers, environment.host
+        )
         _count_rank(run_dir, request, experiment, artifacts, where, code, stage)
 
     with (
         handling({signal.SIGTERM: stage.stop, signal.SIGUSR2: stage.stop}),
         stage.timer.activity.during("train"),
     ):
-        _take_turns(experiment.num_ranks, rank, stage.turns)
+        take_turns(experiment.num_ranks, rank, stage.turns)
     return stage.asked_by if isinstance(stage.turns.failed, _StoppedError) else ""
 
 
-def _take_turns(size: int, rank: Callable[[int], None], turns: Turns) -> None:
+def take_turns(size: int, rank: Callable[[int], None], turns: Turns) -> None:
     """Run all ranks to their end, one at a time. The first error of a rank is raised, unless it was a wish to stop."""
 
     def run(number: int) -> None:
@@ -116,7 +118,7 @@ def _take_turns(size: int, rank: Callable[[int], None], turns: Turns) -> None:
             if turns.failed is None:
                 try:
                     rank(number)
-                except BaseException as error:  # noqa: BLE001  it is raised below
+                except BaseException as error:
                     turns.fail(error)
 
     threads = [threading.Thread(target=run, args=(number,), name=f"rank {number}") for number in range(size)]

@@ -19,7 +19,7 @@ from gnnexp.cli.runs import SHOWN, SWEEP_HEADER, list_runs, list_sweeps, named_r
 from gnnexp.cli.sweeping.pace import Pace, time_left
 from gnnexp.cli.sweeping.processes import STATES, cancel_sweep, is_seen, processes_of
 from gnnexp.errors import ConfigError, Problem, RunError
-from gnnexp.experiment.build import processes_of, train_of
+from gnnexp.experiment.build import hardware_of_processes, train_of
 from gnnexp.files.disk import refusal
 from gnnexp.files.regular import is_file
 from gnnexp.launchers.elsewhere import is_prepared, standing
@@ -49,7 +49,7 @@ def status(options: argparse.Namespace) -> Answer:
         return _sweep(options.run)
     run_dir, console = named_run(options.run), make_console()
     job = read_job(run_dir)
-    state = _state(run_dir, processes_of(job["config"]).num_ranks)
+    state = _state(run_dir, hardware_of_processes(job["config"]).num_ranks)
     epochs = read_epochs(run_dir)
     asked = train_of(job["config"]).epochs
     checkpoints = len(checkpoint_folders(run_dir))

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from gnnexp.components.schema import HardwareConfig
 from gnnexp.errors import GnnexpError, RunError
-from gnnexp.experiment.build import processes_of, tracker_of
+from gnnexp.experiment.build import hardware_of_processes, tracker_of
 from gnnexp.files.disk import in_words
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.queue.answers import EndedJob
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     if how == "refused":
         _bring_back(run_dir)
     config = json.loads((run_dir / "job.json").read_text(encoding="utf-8"))["config"]
-    hardware, job_id = processes_of(config), own_job_id()
+    hardware, job_id = hardware_of_processes(config), own_job_id()
     state = "COMPLETED" if code == 0 else "FAILED"
     outcome = outcome_of(run_dir, EndedJob(job_id, state), hardware.num_ranks)
     remove_unfinished_words(run_dir)

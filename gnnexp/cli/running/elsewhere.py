@@ -15,7 +15,7 @@ from gnnexp.cli.running.prepare import checked_config
 from gnnexp.cli.runs import named_run, read_job
 from gnnexp.components.schema import HardwareConfig
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.experiment.build import processes_of, tracker_of
+from gnnexp.experiment.build import hardware_of_processes, tracker_of
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.elsewhere import end_of_ranks, hand_over, start_command
 from gnnexp.launchers.living import check_silent, is_recorded
@@ -54,7 +54,7 @@ def finalize_run(options: argparse.Namespace) -> Answer:
     if not options.trust:
         check_own(run_dir, "would execute the tracker that its configuration names", "gnnexp finalize --trust")
     with alone(run_dir):
-        outcome = _ended(run_dir, processes_of(job["config"]))
+        outcome = _ended(run_dir, hardware_of_processes(job["config"]))
         if outcome.status == "finished":
             complete(run_dir, tracker_of(job["config"]))
         else:

@@ -277,7 +277,12 @@ def lost_model(run: RecordedRun) -> str:
     An external command keeps its own checkpoints.
     """
     train, latest = train_of(run.config), next(iter(checkpoint_folders(run.path)), run.path).name
-    if not train.checkpoint_every or train.count_only or latest == Position(len(run.epochs)).folder or "external" in run.facts:
+    if (
+        not train.checkpoint_every
+        or train.count_only
+        or latest == Position(len(run.epochs)).folder
+        or "external" in run.facts
+    ):
         return ""
     return (
         "no checkpoint of the last epoch could be written, so its model is lost; "
