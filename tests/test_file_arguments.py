@@ -43,6 +43,7 @@ OPENED = ("missing", "closed", "loop", "fifo", "long")
 # Command and argument: what its value is, and a command line with PATH in its place.
 ARGUMENTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
     ("run", "config_dir"): (READS_FOLDER, ["run", "--config-dir", "PATH"], ""),
+    ("count", "config_dir"): (READS_FOLDER, ["count", "--dry-run", "--config-dir", "PATH"], ""),
     ("sweep", "config_dir"): (READS_FOLDER, ["sweep", "small.yaml", "--dry-run", "--config-dir", "PATH"], ""),
     ("tune", "config_dir"): (READS_FOLDER, ["tune", "small.yaml", "--dry-run", "--config-dir", "PATH"], ""),
     ("plan", "config_dir"): (READS_FOLDER, ["plan", "good", "--hardware", "p3_8xlarge", "--config-dir", "PATH"], ""),
@@ -87,7 +88,18 @@ tune: {distributions: {optimizer.lr: {low: 0.1, high: 1}}, trials: 1}
 NO_PATH = {
     *(
         (command, "overrides")  # see KEYS
-        for command in ("data", "run", "predict", "prepare", "sweep", "tune", "resume", "calibrate", "partition")
+        for command in (
+            "data",
+            "run",
+            "count",
+            "predict",
+            "prepare",
+            "sweep",
+            "tune",
+            "resume",
+            "calibrate",
+            "partition",
+        )
     ),
     ("data", "label"),
     ("data", "sample"),
@@ -104,6 +116,8 @@ NO_PATH = {
         for name in ("jobs", "dry_run", "rerun", "accept_foreign", "changed_code", "same_code")
     ),
     ("rekey", "dry_run"),
+    ("count", "dry_run"),
+    ("count", "json"),
     ("rekey", "json"),
     ("run", "print_script"),
     ("sweep", "print_script"),
@@ -114,7 +128,7 @@ NO_PATH = {
     ("sweep", "most_seeds"),
     ("sweep", "retries"),
     *(("run", name) for name in ("cfg", "info", "package", "resolve", "shell_completion")),
-    *((command, "config_name") for command in ("run", "prepare", "sweep", "tune", "calibrate", "partition")),
+    *((command, "config_name") for command in ("run", "count", "prepare", "sweep", "tune", "calibrate", "partition")),
     ("resume", "changed_code"),
     ("resume", "job_ended"),
     ("resume", "trust"),

@@ -41,6 +41,10 @@ class Carrier(ABC):
     def barrier(self) -> None:
         """Wait for all ranks."""
 
+    def among(self, ranks: Sequence[int], rank: int) -> Carrier | None:
+        """The carrier of another group of these ranks of the run, one of which is `rank`; None: torch makes groups."""
+        return None
+
 
 class TorchCarrier(Carrier):
     """A process group of torch.

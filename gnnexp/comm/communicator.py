@@ -188,8 +188,11 @@ class Communicator:
         return other
 
     def _among(self, groups: Sequence[Sequence[int]], device: torch.device) -> Communicator:
-        with self._timer.activity.exchange(), answers_in_time(self._timeout_s):  # waits for the addresses of the others
-            group = self._new_group(groups, "gloo" if device.type == "cpu" else None)
+        (own,) = (members for members in groups if self._environment.rank in members)
+        carrier, group = self._carrier.among(own, self._environment.rank), None
+        if carrier is None:
+            with self._timer.activity.exchange(), answers_in_time(self._timeout_s):  # waits for the others' addresses
+                group = self._new_group(groups, "gloo" if device.type == "cpu" else None)
         communicator = Communicator(
             self._environment,
             self._timer,
@@ -201,6 +204,7 @@ class Communicator:
             self._throttle,
             self._halved,
             self._meeting,
+            carrier,
         )
         if group is not None and self._meeting.secret is not None:
             with self._timer.activity.exchange():

@@ -11,7 +11,7 @@ from torch import Tensor
 from gnnexp.comm.communicator import Communicator
 from gnnexp.graph.sparse import Rows, SparseRows, ends
 from gnnexp.kernels.pool import Pool
-from gnnexp.kernels.shape_tensor import pooled
+from gnnexp.kernels.shape_tensor import memory_like
 from gnnexp.measure.ledger import Tag
 
 
@@ -32,7 +32,7 @@ def exchange_rows(
         pool: memory for received dense rows, None for new memory.
     """
     if isinstance(rows, Tensor):
-        out = None if pool is None or rows.is_cuda else pooled(pool, (sum(received), rows.shape[1]), rows)
+        out = None if pool is None or rows.is_cuda else memory_like(pool, (sum(received), rows.shape[1]), rows)
         if rows.dtype != torch.int16:
             return comm.all_to_all(rows, sent, received, tag, out)
         # Bits of bfloat16 (`feature_stores.rows.RowForm`). Neither gloo nor NCCL sends int16.

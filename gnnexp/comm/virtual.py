@@ -112,10 +112,10 @@ class VirtualCarrier(Carrier):
     _exchanges: int = field(default=0, init=False)
     _groups: list[int] = field(default_factory=lambda: [0])
 
-    def among(self, ranks: tuple[int, ...], rank: int) -> VirtualCarrier:
-        """The carrier of another group. Its ranks make their groups in one order, so they agree on the channel."""
+    def among(self, ranks: Sequence[int], rank: int) -> VirtualCarrier:
+        """See `Carrier`. Its ranks make their groups in one order, so they agree on the channel."""
         self._groups[0] += 1
-        return VirtualCarrier(self.turns, ranks, ranks.index(rank), self._groups[0], self._groups)
+        return VirtualCarrier(self.turns, tuple(ranks), ranks.index(rank), self._groups[0], self._groups)
 
     def _meet(self, value: object, combine: Callable[[list[Any]], Any] = list) -> Any:  # noqa: ANN401
         self._exchanges += 1
@@ -159,28 +159,12 @@ class VirtualCarrier(Carrier):
         """See `Carrier`. Nobody waits: ranks meet where they need values of each other."""
 
 
-class VirtualCommunicator(Communicator):
-    """The collectives of a virtual rank. Groups that are made from it are virtual, too."""
-
-    def _among(self, groups: Sequence[Sequence[int]], device: torch.device) -> Communicator:
-        carrier = self._carrier
-        assert isinstance(carrier, VirtualCarrier)
-        (own,) = (tuple(group) for group in groups if self._environment.rank in group)
-        return VirtualCommunicator(
-            self._environment,
-            self._timer,
-            device,
-            self.ledger,
-            groups,
-            throttle=self._throttle,
-            halved=self._halved,
-            carrier=carrier.among(own, self._environment.rank),
-        )
-
-
 def virtual_communicator(
-    turns: Turns, environment: Environment, timer: PhaseTimer, **options: Any
-) -> VirtualCommunicator:
+    turns: Turns,
+    environment: Environment,
+    timer: PhaseTimer,
+    **options: Any,  # noqa: ANN401  as they are
+) -> Communicator:
     """The collectives of a virtual rank among all ranks. `options` as for `Communicator`."""
     carrier = VirtualCarrier(turns, tuple(range(environment.num_ranks)), environment.rank)
-    return VirtualCommunicator(environment, timer, torch.device("cpu"), carrier=carrier, **options)
+    return Communicator(environment, timer, torch.device("cpu"), carrier=carrier, **options)

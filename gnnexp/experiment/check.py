@@ -283,9 +283,8 @@ def _capture_problems(experiment: Experiment) -> list[Problem]:
 
 
 def _counting_problems(experiment: Experiment) -> list[Problem]:
-    """What `train.count_only` needs: counts that depend on no computed value, and a host."""
-    train, refusal = experiment.train, experiment.paradigm.refuses_counting(experiment)
-    plain = "set train.count_only=false"
+    """What `train.count_only` needs: ranks on the host, and nothing that is made of values."""
+    train, plain = experiment.train, "set train.count_only=false"
     conflicts = (
         (
             experiment.hardware.device == "cuda",
@@ -306,10 +305,7 @@ def _counting_problems(experiment: Experiment) -> list[Problem]:
             for name in ("patience", "stop_below")
         ),
     )
-    return [
-        *([] if refusal is None else [Problem("train.count_only", True, refusal.reason, plain)]),
-        *(Problem(*problem) for is_conflict, *problem in conflicts if is_conflict),
-    ]
+    return [Problem(*problem) for is_conflict, *problem in conflicts if is_conflict]
 
 
 def _trace_problems(experiment: Experiment) -> list[Problem]:

@@ -90,10 +90,6 @@ class Method(ABC):
         """Why rows between layers cannot be in bfloat16 (`train.activations`); None: they can."""
         return Refusal("this paradigm exchanges other values than the rows of layers: sums, columns or parts of rows")
 
-    def refuses_counting(self, experiment: Experiment) -> Refusal | None:
-        """Why the run's counts cannot be found without computing (`train.count_only`); None: they can."""
-        return None
-
     def refuses_capture(self, experiment: Experiment) -> Refusal | None:
         """Why a step cannot be captured as a CUDA graph (`train.cuda_graph`); None: it can."""
         return Refusal("its batches differ from step to step, or its steps wait for copies")

@@ -13,7 +13,7 @@ from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.pool import Pool
 from gnnexp.kernels.rows.gather import move_rows, place_rows
 from gnnexp.kernels.samplers.split import group_by_owner
-from gnnexp.kernels.shape_tensor import pooled
+from gnnexp.kernels.shape_tensor import memory_like
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ def together(held: Rows, own: Tensor, foreign: Rows, routes: Routes, pool: Pool)
         return in_places([(rows, routes.own_places), (foreign, routes.foreign_places)]), rows.nbytes
     assert isinstance(foreign, Tensor)
     shape = own.numel() + foreign.shape[0], held.shape[1]
-    out = pooled(pool, shape, held)
+    out = memory_like(pool, shape, held)
     move_rows(held, own, routes.own_places, out)
     place_rows(foreign, routes.foreign_places, out)
     return out, own.numel() * held.shape[1] * held.element_size()

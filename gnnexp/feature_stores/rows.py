@@ -11,7 +11,7 @@ from torch import Tensor
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.pool import Pool
 from gnnexp.kernels.rows.gather import gather_rows, place_rows
-from gnnexp.kernels.shape_tensor import pooled
+from gnnexp.kernels.shape_tensor import memory_like
 
 # How rows are held and moved: `null` is the run's dtype.
 RowDtype = Literal["bfloat16"] | None
@@ -67,7 +67,7 @@ def in_places(parts: list[tuple[Rows, Tensor]], pool: Pool | None = None) -> Row
         back[torch.cat([places for _, places in parts])] = torch.arange(whole.shape[0])
         return whole.rows(back)
     shape = (sum(rows.shape[0] for rows, _ in parts), first.shape[1])
-    out = first.new_empty(shape) if first.is_cuda or pool is None else pooled(pool, shape, first)
+    out = first.new_empty(shape) if first.is_cuda or pool is None else memory_like(pool, shape, first)
     for rows, places in parts:
         assert isinstance(rows, torch.Tensor)
         place_rows(rows, places, out)

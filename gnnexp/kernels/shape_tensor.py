@@ -7,7 +7,7 @@ edges and numbers of rows are real. So bytes, rows and rounds are those of a tra
 # ruff: noqa: ANN401  torch's dispatch has no types
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import torch
@@ -42,7 +42,7 @@ class ShapeTensor(Tensor):
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]  # torch declares a function instead of a method
-        cls, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+        cls, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         name = func._schema.name
         if name in _ASKS_FOR_VALUES:
@@ -69,7 +69,7 @@ def has_values(*tensors: Tensor) -> bool:
     return not any(isinstance(tensor, ShapeTensor) for tensor in tensors)
 
 
-def pooled(pool: Pool, shape: Sequence[int], like: Tensor) -> Tensor:
+def memory_like(pool: Pool, shape: Sequence[int], like: Tensor) -> Tensor:
     """Uninitialised memory of a pool for rows with the type of `like`; no memory if `like` has no values."""
     if not has_values(like):
         return like.new_empty(tuple(shape))

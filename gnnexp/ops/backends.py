@@ -86,12 +86,12 @@ def make_backend(kernel: str, device: torch.device, pool: Pool | None = None, *,
     """
     if (problem := kernel_problem(kernel, device.type)) is not None:
         raise ConfigError(problem)
-    made = _backend(chosen_kernel(kernel, device.type), pool)
+    backend = _backend(chosen_kernel(kernel, device.type), pool)
     if computes:
-        return made
+        return backend
     from gnnexp.ops.backend_shapes import shapes_of
 
-    return shapes_of(made)
+    return shapes_of(backend)
 
 
 def _backend(chosen: str, pool: Pool | None) -> Backend:

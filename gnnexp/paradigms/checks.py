@@ -106,6 +106,13 @@ def cpu_only_problems(experiment: Experiment, paradigm: str) -> list[Problem]:
     ]
 
 
+def uncountable_problems(experiment: Experiment, reason: str) -> list[Problem]:
+    """Counts that depend on what is computed cannot be found without computing (`train.count_only`)."""
+    if not experiment.train.count_only:
+        return []
+    return [Problem("train.count_only", True, reason, "set train.count_only=false")]
+
+
 def whole_topology_problems(experiment: Experiment, paradigm: str) -> list[Problem]:
     """Every rank must sample from the whole graph."""
     if experiment.sampler.topology != "partitioned":

@@ -12,7 +12,7 @@ from torch import Tensor
 from gnnexp.components.facts import GraphFacts
 from gnnexp.components.options import rule_problems
 from gnnexp.components.plan import Plan, Sizes
-from gnnexp.errors import Problem, Refusal
+from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.checks import edge_weight_problems
@@ -39,10 +39,6 @@ class DGLFullGraph(Paradigm):
                 "set train.batch_size=null",
             ),
         )
-
-    def refuses_counting(self, experiment: Experiment) -> Refusal | None:
-        """DGL's code computes what it exchanges."""
-        return Refusal("it trains with DGL's own code")
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan, with memory for DGL's copies of graph and features."""

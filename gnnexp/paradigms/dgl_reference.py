@@ -26,7 +26,7 @@ from gnnexp.components.facts import GraphFacts, Need
 from gnnexp.components.locate import target_of
 from gnnexp.components.options import rule_problems
 from gnnexp.components.plan import Plan, Sizes
-from gnnexp.errors import ConfigError, Problem, Refusal
+from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import SparseRows
@@ -44,6 +44,7 @@ from gnnexp.paradigms.checks import (
     own_crossing_problems,
     plain_feature_problems,
     rounding_problems,
+    uncountable_problems,
     whole_topology_problems,
 )
 from gnnexp.paradigms.dgl_layers import SUPPORTED, DGLStack, adds_self_loops, refusal_of
@@ -72,6 +73,7 @@ def dgl_problems(experiment: Experiment, name: str) -> list[Problem]:
         *cpu_only_problems(experiment, name),
         *own_crossing_problems(experiment, name),
         *rounding_problems(experiment, name),
+        *uncountable_problems(experiment, f"{name} trains with DGL's own code"),
     ]
 
 
@@ -108,10 +110,6 @@ class DGLReference(Paradigm):
             (self.num_workers >= 0, "paradigm.num_workers", self.num_workers, "must be 0 or more", "set it to 0"),
         )
         return rules + dgl_problems(experiment, "dgl_reference")
-
-    def refuses_counting(self, experiment: Experiment) -> Refusal | None:
-        """DGL's code and DDP compute what they exchange."""
-        return Refusal("it trains with DGL's own code and torch's DDP")
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan, with memory for DGL's copies of graph and features. Checkpoints have the order of targets."""

@@ -23,6 +23,7 @@ from gnnexp.components.plan import Plan, Resident, Sizes
 from gnnexp.errors import ConfigError, Problem, Refusal
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
+from gnnexp.paradigms.checks import uncountable_problems
 from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.chunking import UNCUT, Chunking, ResidentMemory
 from gnnexp.paradigms.loops.local_chunks import chunk_problems
@@ -139,12 +140,6 @@ class VertexParallel(Paradigm):
             return None
         return Refusal("old and late rows are kept in float32, and hybrid dependencies have costs of float32 rows")
 
-    def refuses_counting(self, experiment: Experiment) -> Refusal | None:
-        """Adaptive skipping sends rows by their values."""
-        if self.staleness_metric != "variation":
-            return None
-        return Refusal("which rows are sent depends on their values (paradigm.staleness_metric=variation)")
-
     def refuses_capture(self, experiment: Experiment) -> Refusal | None:
         """A step can be captured if the graph stays on the GPU and all rows are fresh."""
         if self.chunking != UNCUT:
@@ -164,6 +159,8 @@ class VertexParallel(Paradigm):
         ]
         if self.dependency == "hybrid":
             problems += profile_problems(experiment.hardware)
+        if self.staleness_metric == "variation":
+            problems += uncountable_problems(experiment, "which rows are sent depends on their values")
         if not experiment.partitioner.vertex_cut:
             return problems
         problems += vertex_cut_problems(experiment, self.chunking)

@@ -10,9 +10,10 @@ from typing import Literal
 from gnnexp.components.facts import GraphFacts
 from gnnexp.components.plan import Drawn, Plan, Sizes
 from gnnexp.components.signature import unknown
-from gnnexp.errors import Problem, Refusal
+from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment, Method
 from gnnexp.files.regular import is_file, is_folder
+from gnnexp.paradigms.checks import uncountable_problems
 from gnnexp.paradigms.external.files import files_of, program
 
 # Groups that a command may obey. The data is handed on, so every command uses it.
@@ -77,6 +78,7 @@ class Command(Method):
         hardware, silent = experiment.hardware, self.silent_s
         problems = [
             *self._command_problems(),
+            *uncountable_problems(experiment, "an external command counts for itself"),
             *(
                 unknown("paradigm.uses", group, group, GROUPS, "paradigm.uses=")
                 for group in self.uses
@@ -121,10 +123,6 @@ class Command(Method):
                 )
             )
         return problems
-
-    def refuses_counting(self, experiment: Experiment) -> Refusal | None:
-        """Only the command knows what it does."""
-        return Refusal("an external command counts for itself")
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan: a partition if the command asks for one. The memory of the command is not known."""
