@@ -34,7 +34,7 @@ def offered(*words: str) -> list[str]:
     ("words", "expected"),
     [
         (["swe"], ["sweep"]),
-        (["co"], ["completion", "count"]),
+        (["co"], ["count", "completion"]),
         (["sweep", "quick"], ["quickstart"]),
         (["report", "--mark"], ["--markdown"]),
         (["sweep", "quickstart", "--dry"], ["--dry-run"]),
