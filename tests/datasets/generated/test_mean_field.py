@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from gnnexp.datasets.generated.degrees import DegreeModel, quantiles
-from gnnexp.datasets.generated.mean_field import Communities, BatchCounts, Levels, VertexClasses, expected_counts
+from gnnexp.datasets.generated.mean_field import BatchCounts, Communities, Levels, VertexClasses, expected_counts
 
 V = 24_000
 FANOUTS = (8, 8, 8)
