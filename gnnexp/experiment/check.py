@@ -294,6 +294,13 @@ def _counting_problems(experiment: Experiment) -> list[Problem]:
             "set hardware.device=cpu",
         ),
         (experiment.trace is not None, "trace", experiment.trace, "nothing is computed that could be traced", plain),
+        (
+            experiment.feature_store.trained_columns is not None,
+            "feature_store",
+            target_of(experiment.feature_store),
+            "rows that are trained take part in steps that train.count_only does not make",
+            plain,
+        ),
         *(
             (
                 getattr(train, name) is not None,

@@ -12,6 +12,8 @@ from combinations import combinations
 from virtual import virtual_curves
 
 from gnnexp.errors import RunError, UncountableError
+from gnnexp.experiment.build import experiment_of
+from gnnexp.experiment.check import choice_problems
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.testing.exactness import ranks_steps
@@ -71,6 +73,22 @@ def test_each_way_counts_what_it_trains(ranks: RankPools, way: str, model: str, 
 @pytest.mark.parametrize("way", ["split", "communicate", "offload"])
 def test_uneven_and_empty_parts(ranks: RankPools, way: str, kind: str) -> None:
     assert_equal_counts(ranks, way, config_in(way, MODELS["gcn"]), 3, nasty_graph, kind)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"hardware": {"device": "cuda"}},
+        {"train": {"patience": 3, "eval_every": 1}},
+        {"feature_store": {"_target_": "gnnexp.feature_stores.embedding.EmbeddingOptions", "dim": 8}},
+    ],
+    ids=["hardware.device", "train.patience", "feature_store"],
+)
+def test_what_cannot_be_counted_is_refused(change: Mapping[str, Any], request: pytest.FixtureRequest) -> None:
+    config = config_in("data", MODELS["sage"], **change)
+    config["train"]["count_only"] = True
+    problems = choice_problems(experiment_of(config))
+    assert request.node.callspec.id in [problem.key for problem in problems]
 
 
 def test_the_first_error_of_a_rank_ends_all() -> None:

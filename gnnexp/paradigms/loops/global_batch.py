@@ -149,8 +149,13 @@ class GlobalBatchTrainer(Trainer[R]):
 
     @final
     def task_loss(self, outputs: Tensor, own: RankBatch) -> tuple[Tensor, Tensor]:
-        """Run the task forward and backward: `(loss sum, gradient of outputs [m, C])`. It has its own phases."""
+        """Run the task forward and backward: `(loss sum, gradient of outputs [m, C])`. It has its own phases.
+
+        A rank that only counts has no values: its loss is 0.
+        """
         job, task = self.job, self.job.task
+        if not job.computes:
+            return torch.zeros((), dtype=job.dtype), outputs.new_zeros(outputs.shape)
         outputs = outputs.detach().requires_grad_()
         with job.timer.phase("decode"):
             decoded = task.decode(outputs, own.examples)
