@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 from gnnexp.errors import ConfigError, Problem
 
@@ -77,11 +78,11 @@ def sizes_of(shape: str) -> Sizes:
 
 
 @dataclass(kw_only=True, eq=False)
-class SizeOptions:
-    """Sizes of a synthetic graph, as a user chooses them.
+class ScaledSizes(ABC):
+    """Sizes of a synthetic graph, as a user chooses them: those of a known graph, a scale, and explicit sizes.
 
     Attributes:
-        shape: known dataset whose sizes are used; null = `small`.
+        least_features: fewest feature columns.
         scale: factor for the numbers of vertices and edges of the shape.
         num_nodes: V, number of vertices, instead of the shape's. It need not be a power of two.
         num_edges: number of directed edges, instead of the shape's. The graph has this number within about 1 %.
@@ -92,7 +93,8 @@ class SizeOptions:
         test: share of test vertices; null = the rest, or the shape's.
     """
 
-    shape: ShapeName | None = None
+    least_features: ClassVar[int] = 1
+
     scale: float = 1.0
     num_nodes: int | None = None
     num_edges: int | None = None
@@ -101,6 +103,10 @@ class SizeOptions:
     train: float | None = None
     val: float | None = None
     test: float | None = None
+
+    @abstractmethod
+    def shape_sizes(self) -> Sizes:
+        """The sizes of the known graph."""
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -111,7 +117,7 @@ class SizeOptions:
         """
         if not 0 < self.scale < float("inf"):
             raise ConfigError(Problem("dataset.scale", self.scale, "must be above 0 and finite", "set dataset.scale=1"))
-        base = _SHAPES[self.shape or "small"]
+        base = self.shape_sizes()
         own_split = (self.train, self.val, self.test) != (None, None, None)
         sizes = Sizes(
             num_nodes=round(base.num_nodes * self.scale) if self.num_nodes is None else self.num_nodes,
@@ -123,15 +129,30 @@ class SizeOptions:
             # The test share of the shape belongs to its own split, and does not fit another split.
             test=self.test if own_split else base.test,
         )
-        ConfigError.raise_all(_problems(sizes))
+        ConfigError.raise_all(_problems(sizes, self.least_features))
         return sizes
 
 
-def _problems(sizes: Sizes) -> list[Problem]:
+@dataclass(kw_only=True, eq=False)
+class SizeOptions(ScaledSizes):
+    """Sizes of a synthetic graph by a shape of this module.
+
+    Attributes:
+        shape: known dataset whose sizes are used; null = `small`.
+    """
+
+    shape: ShapeName | None = None
+
+    def shape_sizes(self) -> Sizes:
+        """The sizes of the shape."""
+        return sizes_of(self.shape or "small")
+
+
+def _problems(sizes: Sizes, least_features: int) -> list[Problem]:
     rules = (
         ("num_nodes", sizes.num_nodes, 8, 2**31 - 1),
         ("num_edges", sizes.num_edges, 2, max(2, sizes.num_nodes * (sizes.num_nodes - 1) // 4)),
-        ("num_features", sizes.num_features, 1, 2**20),
+        ("num_features", sizes.num_features, least_features, 2**20),
         ("num_classes", sizes.num_classes, 1, max(1, sizes.num_nodes // 8)),
     )
     return [
