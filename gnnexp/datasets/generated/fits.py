@@ -1,6 +1,6 @@
 """Fits of `dataset=configuration` to published graphs: sizes, degrees and blocks, by name.
 
-Sizes are those of `gnnexp.datasets.generated.shapes`, without `_like` in the name. Largest degrees were not checked again.
+Sizes are those of `gnnexp.datasets.generated.shapes`, without `_like` in the name. Largest degrees are not checked.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class FittedShape:
 _PAPERS = sizes_of("papers_like")
 _SYMMETRIC = Sizes(_PAPERS.num_nodes, 3_228_124_712, 128, 172, _PAPERS.train, _PAPERS.val, _PAPERS.test)
 
-# First values. Those of Orkut, Friendster and papers100M (directed) were found by hand. `sigma`, blocks and shares of the
-# others are guesses, and so is the number of edges of `papers100m_symmetric`: a fit to published counts replaces them.
+# First values, until a fit to published counts replaces them. Those of Orkut, Friendster and papers100M (directed) were
+# found by hand. All others are guesses: sigma, blocks and shares, and the edges of `papers100m_symmetric`.
 FITS: dict[str, FittedShape] = {
     "small": FittedShape(sizes_of("small"), 1.0, 1000, (125, 1250), (0.2, 0.5, 0.3)),
     "orkut": FittedShape(sizes_of("orkut_like"), 1.2, 33_313),
