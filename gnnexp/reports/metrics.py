@@ -15,7 +15,7 @@ from gnnexp.measure.record import TIME_NAMES, TRAFFIC_NAMES
 from gnnexp.record.records import warm
 from gnnexp.record.runs import RecordedRun
 
-_ROOMS = ("time", "comm", "work", "tier", "memory", "imbalance", "eval", "quality", "loss", "trace")
+_ROOMS = ("time", "comm", "work", "tier", "memory", "imbalance", "eval", "quality", "loss", "trace", "counts", "se")
 _SPLITS = ("val", "test")
 # Rooms whose names are known before there is a run, and the similarity to a known name that counts as a typing mistake.
 _NAMES: Mapping[str, Set[str]] = {"time": TIME_NAMES, "comm": TRAFFIC_NAMES}
