@@ -7,12 +7,23 @@ Load: each rank loads its dimensions of the input rows of every block.
 Train: each rank runs its slice of the first layer for every block. The block's owner pulls the partial sums
 (`columns/sliced_layer.py`). The end of the first layer and all other layers are data parallel.
 
-It is exact for every contract layer.
+It is exact for every contract layer, unless there is a delay d. Then the first layer of batch t runs, and is pulled,
+while batch t - d trains (P3 pipelines this phase; weights are kept as in PipeDream, Narayanan et al., SOSP 2019).
+With W_k, the first layer's parameters before the update of batch k of the epoch, and U_k, those of the other layers:
+
+    z_t = layer 1 of batch t with W_max(0, t - d)        loss_t = loss(layers 2 ... L of z_t with U_t)
+    W_(t + 1) = step(W_t, gradient of loss_t at W_max(0, t - d))        U_(t + 1) = step(U_t, gradient at U_t)
+
+W has all parameters of layer 1: also bias, normalisation and attention vectors. The pipeline fills when an epoch
+begins, and drains before it ends.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Generator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -40,8 +51,10 @@ from gnnexp.paradigms.checks import (
     refuses_hidden_links,
     sampling_thread_problems,
 )
-from gnnexp.paradigms.columns.sliced_layer import Pull, SlicedLayer
+from gnnexp.paradigms.columns.delay import ahead_need, check_delay, delay_problems, most_ahead, pull_facts
+from gnnexp.paradigms.columns.sliced_layer import Pull, SlicedLayer, StartedLayer
 from gnnexp.paradigms.job import Job
+from gnnexp.paradigms.loops.background import background_of
 from gnnexp.paradigms.loops.global_batch import Ready
 from gnnexp.paradigms.loops.mini_batch import MiniBatchTrainer, approximated
 from gnnexp.paradigms.loops.rank_batch import RankBatch
@@ -56,10 +69,12 @@ class Pushed(Ready):
     Attributes:
         blocks: the first layer's block of every rank's micro-batch, on the device.
         features: `[S, d]` for each block: this rank's dimensions of its input rows.
+        ahead: with a delay, batches whose first layer starts in this step.
     """
 
     blocks: tuple[Block, ...]
     features: tuple[Rows, ...]
+    ahead: tuple[Pushed, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,10 +83,15 @@ class PushPull(Paradigm):
 
     Attributes:
         pull: what ranks sum: `projections`, `aggregates` or `auto`, see `SlicedLayer`.
+        delay: d, steps by which the first layer runs ahead. 0: exact.
     """
 
     pull: Pull = "auto"
+    delay: int = 0
     reads_narrow_rows: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_delay(self.delay)
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts: needs sliced features, whole topology, and a first layer on the contract."""
@@ -79,6 +99,7 @@ class PushPull(Paradigm):
         return [
             *hidden_link_problems(experiment),
             *sampling_thread_problems(experiment),
+            *delay_problems(experiment, self.delay),
             *rule_problems(
                 (
                     store.slices,
@@ -118,11 +139,17 @@ class PushPull(Paradigm):
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan. Only the feature store may need a partition."""
         num_parts = experiment.num_ranks if self.wants_partition(experiment) else None
-        return Plan(num_parts, drawn_from_graph(experiment, facts), approximates=approximated(experiment, "even"))
+        drawn, others = drawn_from_graph(experiment, facts), approximated(experiment, "even")
+        ahead = most_ahead(experiment, facts, self.delay)
+        if not ahead:
+            return Plan(num_parts, drawn, approximates=others)
+        said = f"the first layer's weights miss up to {ahead} updates"
+        needs = (ahead_need(experiment, facts, drawn, ahead),)
+        return Plan(num_parts, drawn, approximates=f"{said}; {others}" if others else said, needs=needs)
 
     def trainer(self, job: Job) -> Trainer[Any]:
         """A trainer of micro-batches."""
-        return PushPullTrainer(job, self.pull)
+        return DelayedTrainer(job, self.pull, self.delay) if self.delay else PushPullTrainer(job, self.pull)
 
 
 class PushPullTrainer(MiniBatchTrainer[Batch, Pushed]):
@@ -193,3 +220,57 @@ class PushPullTrainer(MiniBatchTrainer[Batch, Pushed]):
                 else:
                     target.copy_(source)
         return whole
+
+
+class DelayedTrainer(PushPullTrainer):
+    """The first layer of batch t + delay runs before batch t trains, and its sums are under way meanwhile.
+
+    A run stops only at the end of an epoch: no first layer is under way there.
+    """
+
+    resumes_within_epoch = False
+
+    def __init__(self, job: Job, pull: Pull, delay: int) -> None:
+        super().__init__(job, pull)
+        self._delay, self._started = delay, deque[StartedLayer]()
+        aside = job.experiment.train.overlap and job.comm.size > 1
+        self._background = background_of(job) if aside else None
+
+    def batches(self, epoch: int, first: int = 0) -> Generator[Pushed, None, None]:
+        """The batches of an epoch, each with those whose first layer starts in its step."""
+        assert first == 0, "it does not resume within an epoch"
+        waiting, ahead = deque[Pushed](), list[Pushed]()
+        try:
+            with closing(super().batches(epoch)) as source:
+                for batch in source:
+                    waiting.append(batch)
+                    ahead.append(batch)
+                    if len(waiting) > self._delay:
+                        yield replace(waiting.popleft(), ahead=tuple(ahead))
+                        ahead = []
+            while waiting:
+                yield replace(waiting.popleft(), ahead=tuple(ahead))
+                ahead = []
+        finally:
+            while self._started:  # the loop took no more batches
+                self._started.popleft().sums.wait()
+
+    def forward(self, ready: Pushed) -> Tensor:
+        """Start the first layers of later batches with the present weights. Run all other layers of this batch."""
+        if ready.ahead:
+            present = self.first.with_present_weights()
+            for batch in ready.ahead:
+                self._started.append(present.start(batch.blocks, batch.features, batch.batch.key, self._background))
+        hidden = self._started.popleft().finish()
+        self._bring_drop_keys(ready)
+        return self.job.model(ready.batch, hidden, first=1)  # type: ignore[no-any-return]
+
+    def _bring_drop_keys(self, ready: Pushed) -> None:
+        """On a GPU, the backward pass draws masks again: bring back the keys of this batch, of all ranks' shares."""
+        if self.job.model.drop_keys is not None:
+            for key in self.first.batch_keys(ready.batch.key):
+                self.job.model.drop_keys.bring(key)
+
+    def facts(self) -> Mapping[str, Any]:
+        """Where first layers are pulled."""
+        return {**super().facts(), **pull_facts(self.job, in_background=self._background is not None)}

@@ -25,6 +25,7 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.checks import uncountable_problems
 from gnnexp.paradigms.job import Job
+from gnnexp.paradigms.loops.background import background_of
 from gnnexp.paradigms.loops.chunking import UNCUT, Chunking, ResidentMemory
 from gnnexp.paradigms.loops.local_chunks import chunk_problems
 from gnnexp.paradigms.loops.stay import resident_problems
@@ -41,7 +42,7 @@ from gnnexp.paradigms.vertices.checks import (
 from gnnexp.paradigms.vertices.edge_cut import EdgeCutTrainer, all_held, inputs_held, none_held
 from gnnexp.paradigms.vertices.held_memory import held_memory, held_need
 from gnnexp.paradigms.vertices.hybrid_dependency import Costs, Fetched, cheapest, profile_problems
-from gnnexp.paradigms.vertices.lateness import background_of, lateness_problems
+from gnnexp.paradigms.vertices.lateness import lateness_problems
 from gnnexp.paradigms.vertices.option_rules import age_problems, exchange_problems, variation_problems
 from gnnexp.paradigms.vertices.sent_rows import FeatureRows, SentRows, sent_projected
 from gnnexp.paradigms.vertices.vertex_cut import VertexCutTrainer

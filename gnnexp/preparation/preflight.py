@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from gnnexp.components.facts import GraphFacts, Memory, Need
-from gnnexp.components.plan import Drawn, Plan, Resident, activation_bytes
+from gnnexp.components.plan import Plan, Resident, activation_bytes
 from gnnexp.components.schema import TrainConfig
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
@@ -26,7 +26,7 @@ from gnnexp.feature_stores.base import Share
 from gnnexp.models.layer import Layer
 from gnnexp.models.model import ModelOptions
 from gnnexp.paradigms.external.command import external_command
-from gnnexp.samplers.base import SamplerOptions
+from gnnexp.paradigms.loops.largest_batch import LargestBatch
 
 # Peak of a rank with very little data (digits, 2 ranks, 5 runs: 463 to 466 MB; 296 MB right after the imports).
 _INTERPRETER = 460_000_000
@@ -97,7 +97,7 @@ def estimate_memory(experiment: Experiment, facts: GraphFacts, plan: Plan, graph
     itemsize = torch.empty(0, dtype=getattr(torch, train.dtype)).element_size()
     drawn, resident, row = plan.drawn, plan.resident, facts.row_bytes(itemsize)
     held = store.row_bytes(facts, itemsize)
-    batch = _Batch.of(drawn, sampler, model)
+    batch = LargestBatch.of(drawn, sampler, model)
     parameters = _parameters(facts, model) * itemsize
     num_owners = plan.num_parts or experiment.num_ranks
     sampled = drawn.edges if sampler.topology == "replicated" else -(-drawn.edges // num_owners)
@@ -202,32 +202,7 @@ def _partition_needs(experiment: Experiment, facts: GraphFacts, plan: Plan) -> l
     ]
 
 
-@dataclass(frozen=True)
-class _Batch:
-    """The largest batch of a rank: vertices and edges of each hop, target hop first."""
-
-    vertices: tuple[int, ...]
-    hop_edges: tuple[int, ...]
-
-    @property
-    def inputs(self) -> int:
-        return self.vertices[-1]
-
-    @property
-    def edges(self) -> int:
-        return sum(self.hop_edges)
-
-    @staticmethod
-    def of(drawn: Drawn, sampler: SamplerOptions, model: ModelOptions) -> _Batch:
-        """The batch that the fanouts allow, limited by the vertices and edges of the topology."""
-        vertices, edges = [drawn.targets], []
-        for fanout in sampler.hops(model.layers):
-            edges.append(min(drawn.edges if fanout < 0 else vertices[-1] * fanout, drawn.edges))
-            vertices.append(min(vertices[-1] + edges[-1], drawn.vertices))
-        return _Batch(tuple(vertices), tuple(edges))
-
-
-def _batch_needs(batch: _Batch, ahead: int, model: ModelOptions, row: int, itemsize: int) -> list[Need]:
+def _batch_needs(batch: LargestBatch, ahead: int, model: ModelOptions, row: int, itemsize: int) -> list[Need]:
     """Needs of sampled batches, of which some are prepared ahead."""
     rows = sum(batch.vertices[:-1])
     return [

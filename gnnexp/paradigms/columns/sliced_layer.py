@@ -6,14 +6,16 @@ once, after the sum. Attention needs whole keys to weigh edges, so ranks sum key
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import Literal, TypeVar, cast
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from gnnexp.comm.background import Background
 from gnnexp.comm.communicator import Communicator
-from gnnexp.comm.owners import spread_from_owners, sum_at_owners
+from gnnexp.comm.owners import StartedSum, spread_from_owners, sum_at_owners
 from gnnexp.graph.block import BatchKey, Block
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.counter import Purpose
@@ -42,6 +44,35 @@ class Slice:
     drop: Drop | None
 
 
+# Makes what the layer mixes of the summed parts.
+End = Callable[[list[Tensor]], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class StartedLayer:
+    """A layer whose partial sums are on their way to the owners of the blocks.
+
+    Attributes:
+        sliced: the layer, with the weights that it runs with.
+        own: this rank's block.
+        sums: the parts, and then the residual if there is one.
+        has_residual: whether there is one.
+        end: see `End`.
+    """
+
+    sliced: SlicedLayer
+    own: Block
+    sums: StartedSum
+    has_residual: bool
+    end: End
+
+    def finish(self) -> Tensor:
+        """`[D, out]` of this rank's block, as `Model.run_layer` would return it; call it once."""
+        summed, layer = self.sums.result(), self.sliced.layer
+        residual = summed.pop() if self.has_residual else None
+        return self.sliced.model.finish_layer(0, self.own.dst_ids, layer.preactivation(self.end(summed)), residual)
+
+
 class SlicedLayer:
     """The first layer of a model, sliced over ranks.
 
@@ -59,22 +90,48 @@ class SlicedLayer:
         self.model, self.layer, self.dims, self.comm, self.pull = model, first, dims, comm, pull
         self.sliced = first.keep_columns(dims)
 
+    def with_present_weights(self) -> SlicedLayer:
+        """The layer with copies of its parameters. Gradients reach the parameters, which may change before that."""
+        kept = copy(self)
+        kept.layer = _with_copies(self.layer)
+        return kept
+
     def run(self, blocks: Sequence[Block], features: Sequence[Rows], key: BatchKey) -> Tensor:
-        """`[D, out]` of this rank's block, as `Model.run_layer` would return it.
+        """`[D, out]` of this rank's block, as `Model.run_layer` would return it. Arguments as for `start`."""
+        return self.start(blocks, features, key).finish()
+
+    def start(
+        self,
+        blocks: Sequence[Block],
+        features: Sequence[Rows],
+        key: BatchKey,
+        background: tuple[Background, Communicator] | None = None,
+    ) -> StartedLayer:
+        """Compute this rank's part of every block, and start the sum of the parts. All ranks call this.
 
         Args:
             blocks: block of every rank.
             features: `[S, d]` columns on this rank, for every block.
-            key: key of this rank's batch. With `sampler.key=micro`, keys of other batches follow from their ranks.
+            key: key of this rank's batch, see `batch_keys`.
+            background: the thread that sums while the loop computes, and its communicator; None: sum now.
         """
         slices = [
-            self._slice(block, rows, key if key.micro < 0 else replace(key, micro=rank))
-            for rank, (block, rows) in enumerate(zip(blocks, features, strict=True))
+            self._slice(block, rows, of_rank)
+            for block, rows, of_rank in zip(blocks, features, self.batch_keys(key), strict=True)
         ]
-        pulled = self._pull_projections if self.pulls_projections(slices) else self._pull_aggregates
-        mixed, residual = pulled(slices)
-        ids = blocks[self.comm.rank].dst_ids
-        return self.model.finish_layer(0, ids, self.layer.preactivation(mixed), residual)
+        parted = self._projections if self.pulls_projections(slices) else self._aggregates
+        parts, end = parted(slices)
+        residuals = [self.layer.residual_part(destination_rows(of.block, of.raw), self.dims) for of in slices]
+        together = [
+            of_rank if residual is None else [*of_rank, residual]
+            for of_rank, residual in zip(parts, residuals, strict=True)
+        ]
+        sums = StartedSum(together, self.comm, "activations", background)
+        return StartedLayer(self, blocks[self.comm.rank], sums, residuals[0] is not None, end)
+
+    def batch_keys(self, key: BatchKey) -> list[BatchKey]:
+        """Keys of all ranks' batches, from this rank's. With `sampler.key=micro`, they follow from the ranks."""
+        return [key if key.micro < 0 else replace(key, micro=rank) for rank in range(self.comm.size)]
 
     def pulls_projections(self, slices: Sequence[Slice]) -> bool:
         """Whether ranks sum projections of sources instead of aggregates. The same on all ranks."""
@@ -94,8 +151,8 @@ class SlicedLayer:
         """Whether the owner cannot compute keys from summed projections."""
         return self.layer.traits.kind == "projected" and self.layer.traits.keys_of_projected is None
 
-    # --- the two ways ----------------------------------------------------------------------------------------------
-    def _pull_projections(self, slices: Sequence[Slice]) -> tuple[Tensor, Tensor | None]:
+    # --- the two ways: parts `[ranks][k]` that ranks sum, and the end -----------------------------------------------
+    def _projections(self, slices: Sequence[Slice]) -> tuple[list[list[Tensor]], End]:
         """The owner sums the projections of its sources, then runs the rest of the layer."""
         parts = [
             [
@@ -105,13 +162,16 @@ class SlicedLayer:
             ]
             for of in slices
         ]
-        (projected, *summed), residual = self._sum(parts, slices)
-        keys = (summed.pop(0), summed.pop(0)) if self.ships_keys else None
         mine = slices[self.comm.rank]
-        own = summed[0] if summed else None
-        return mixed_from_projected(self.layer, mine.block, projected, own, mine.drop, keys), residual
 
-    def _pull_aggregates(self, slices: Sequence[Slice]) -> tuple[Tensor, Tensor | None]:
+        def end(summed: list[Tensor]) -> Tensor:
+            projected, *rest = summed
+            keys = (rest.pop(0), rest.pop(0)) if self.ships_keys else None
+            return mixed_from_projected(self.layer, mine.block, projected, rest[0] if rest else None, mine.drop, keys)
+
+        return parts, end
+
+    def _aggregates(self, slices: Sequence[Slice]) -> tuple[list[list[Tensor]], End]:
         """Every rank aggregates its columns of every block, then projects. The owner sums the results."""
         layer = self.layer
         weights, mass = self._weights(slices)
@@ -120,9 +180,12 @@ class SlicedLayer:
             assert isinstance(of.rows, Tensor), "sparse rows are pulled as projections"
             aggregated = layer.sum_projected(of.block, of.rows, weight, self.dims)
             parts.append([aggregated, *self._self_part(of, among_sources=False)])
-        (aggregated, *own), residual = self._sum(parts, slices)
         block = slices[self.comm.rank].block
-        return layer.mix(Destinations.of(block, mass), aggregated, own[0] if own else None), residual
+
+        def end(summed: list[Tensor]) -> Tensor:
+            return layer.mix(Destinations.of(block, mass), summed[0], summed[1] if len(summed) > 1 else None)
+
+        return parts, end
 
     # --- their pieces ----------------------------------------------------------------------------------------------
     def _slice(self, block: Block, features: Rows, key: BatchKey) -> Slice:
@@ -148,16 +211,6 @@ class SlicedLayer:
         part = self.layer.project_self(own, self.dims)
         return [] if part is None else [part]
 
-    def _sum(self, parts: list[list[Tensor]], slices: Sequence[Slice]) -> tuple[list[Tensor], Tensor | None]:
-        """Sum this rank's parts and its residual over ranks, in one round."""
-        residuals = [self.layer.residual_part(destination_rows(of.block, of.raw), self.dims) for of in slices]
-        together = [
-            of_rank if residual is None else [*of_rank, residual]
-            for of_rank, residual in zip(parts, residuals, strict=True)
-        ]
-        summed = sum_at_owners(together, self.comm, "activations")
-        return (summed, None) if residuals[0] is None else (summed[:-1], summed[-1])
-
     def _weights(self, slices: Sequence[Slice]) -> tuple[list[Tensor | None], Tensor | None]:
         """Edge weights of every block, and the mass of this rank's destinations. Ranks sum keys first."""
         layer, comm = self.layer, self.comm
@@ -175,3 +228,18 @@ class SlicedLayer:
             layer.drop_weights(of.block, weight, of.drop) for of, (weight, _) in zip(slices, with_masses, strict=True)
         ]
         return weights, with_masses[comm.rank][1]
+
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def _with_copies(module: M) -> M:
+    """A module that shares all but its parameters. These are copies, whose gradients go to the module's own."""
+    kept = copy(module)
+    kept.__dict__["_parameters"] = {
+        name: None if parameter is None else parameter.clone() for name, parameter in module._parameters.items()
+    }
+    kept.__dict__["_modules"] = {
+        name: None if child is None else _with_copies(child) for name, child in module._modules.items()
+    }
+    return kept

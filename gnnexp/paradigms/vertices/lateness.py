@@ -1,10 +1,8 @@
-"""Options of late rows: what they must be, and the thread that exchanges late rows while a rank computes."""
+"""Options of late rows: what they must be, and what is recorded of their exchanges."""
 
 from __future__ import annotations
 
 from gnnexp.comm.arrival import Arrival
-from gnnexp.comm.background import Background
-from gnnexp.comm.communicator import Communicator
 from gnnexp.components.options import rule_problems
 from gnnexp.errors import Problem
 from gnnexp.paradigms.job import Job
@@ -51,23 +49,6 @@ def lateness_problems(
             f"{whole}, or paradigm.pipeline=false",
         ),
     )
-
-
-def background_of(job: Job) -> tuple[Background, Communicator] | None:
-    """The thread that exchanges rows while the loop computes, and its communicator. All ranks call this.
-
-    None on a GPU: NCCL lets one thread of a process launch at a time, also on different groups. Late exchanges may last
-    into the next epoch, in which the loop launches its own. So the loop waits there, with the same results, and the
-    record says so (`late_facts`).
-    """
-    if job.device.type == "cuda":
-        return None
-
-    def made() -> tuple[Background, Communicator]:
-        thread = Background(job.timer, job.device)
-        return thread, job.comm.clone_for_thread(job.device, thread)
-
-    return job.once.of("background", made)
 
 
 def late_facts(job: Job, arrival: Arrival, *, in_background: bool) -> dict[str, str]:
