@@ -279,9 +279,19 @@ def test_trained_rows_are_refused():
     assert not exact.paradigm.check(exact)
 
 
-@pytest.mark.parametrize(("delay", "batch_size", "ahead"), [(0, 8, 0), (2, 8, 2), (9, 8, 3), (2, None, 0), (1, 30, 0)])
-def test_a_run_is_labelled_if_weights_are_old(delay, batch_size, ahead):
-    config = config_of(delay, train={"batch_size": batch_size})
+@pytest.mark.parametrize(
+    ("delay", "train", "ahead"),
+    [
+        (0, {}, 0),
+        (2, {}, 2),
+        (9, {}, 3),
+        (2, {"batch_size": None}, 0),
+        (1, {"batch_size": 30}, 0),
+        (3, {"steps_per_epoch": 2}, 1),
+    ],
+)
+def test_a_run_is_labelled_if_weights_are_old(delay, train, ahead):
+    config = config_of(delay, train=train)
     plan = planned(experiment_in(config), nasty_graph())
     assert plan.approximates == (f"the first layer's weights miss up to {ahead} updates" if ahead else "")
     assert [need.what for need in plan.needs] == [f"{ahead} first layers ahead, with their batches"][: bool(ahead)]

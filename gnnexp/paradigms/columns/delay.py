@@ -43,8 +43,9 @@ def delay_problems(experiment: Experiment, delay: int) -> list[Problem]:
 
 def most_ahead(experiment: Experiment, facts: GraphFacts, delay: int) -> int:
     """Steps by which the first layer runs ahead at most: an epoch has no more batches."""
-    examples, size = facts.num_train if facts.num_links is None else facts.num_links, experiment.train.batch_size
-    return 0 if size is None else min(delay, max(0, math.ceil(examples / size) - 1))
+    train, examples = experiment.train, facts.num_train if facts.num_links is None else facts.num_links
+    batches = 1 if train.batch_size is None else math.ceil(examples / train.batch_size)
+    return min(delay, max(0, min(batches, train.steps_per_epoch or batches) - 1))
 
 
 def ahead_need(experiment: Experiment, facts: GraphFacts, drawn: Drawn, ahead: int) -> Need:
