@@ -33,7 +33,7 @@ HEAD = """# Systems, tasks and models
 The table shows which combinations `gnnexp run system=… task=… model=…` takes. `tests/support/support_matrix.py` asks
 `check` about every combination and writes this page. A test compares the page with `check`.
 
-- *Trained rows* are `feature_store=embedding` (`embedding_sliced` for `p3`).
+- *Trained rows* are `feature_store=embedding` (`embedding_sliced` for `p3` and `p3_pipelined`).
 - **all** means every model: {models}.
 - A number refers to the list below: why other models are refused, and the fix.
 """
@@ -67,7 +67,7 @@ def combined(system: str) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
     for (task, choice), rows, model in product(TASKS.items(), ROWS, MODELS):
         store = config["feature_store"]
         if rows == "trained rows":
-            store = _group("feature_store", "embedding_sliced" if system == "p3" else "embedding")
+            store = _group("feature_store", "embedding_sliced" if system in ("p3", "p3_pipelined") else "embedding")
         parts = {"task": _group("task", choice), "feature_store": store, "model": _group("model", model)}
         yield task, rows, model, {**config, **parts}
 

@@ -42,7 +42,7 @@ PAGES: Mapping[str, About] = {
     "pagraph": About(("pagraph",)),
     "salientpp": About(("salientpp",)),
     "dsp": About(("dsp",)),
-    "p3": About(("p3",)),
+    "p3": About(("p3", "p3_pipelined")),
     "gsplit": About(("gsplit", "gsplit_node", "gsplit_edge", "gsplit_rand"), "gsplit"),
     "cooperative": About(("cooperative",)),
     "neutronstar": About(
