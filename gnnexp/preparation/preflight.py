@@ -165,7 +165,7 @@ def _of_counting(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_fi
     model, sampler, drawn = experiment.model, experiment.sampler, plan.drawn
     num_owners = plan.num_parts or experiment.num_ranks
     sampled = drawn.edges if sampler.topology == "replicated" else -(-drawn.edges // num_owners)
-    edges = plan.resident.edges if plan.resident else _Batch.of(drawn, sampler, model).edges
+    edges = plan.resident.edges if plan.resident else LargestBatch.of(drawn, sampler, model).edges
     features = facts.num_nodes * facts.row_bytes(4)
     cached = 0 if experiment.feature_store.cache is None else 5 * facts.num_nodes
     return MemoryEstimate(
