@@ -261,12 +261,12 @@ class DelayedTrainer(PushPullTrainer):
             present = self.first.with_present_weights()
             for batch in ready.ahead:
                 self._started.append(present.start(batch.blocks, batch.features, batch.batch.key, self._background))
-        hidden = self._started.popleft().finish()
         self._bring_drop_keys(ready)
+        hidden = self._started.popleft().finish()
         return self.job.model(ready.batch, hidden, first=1)  # type: ignore[no-any-return]
 
     def _bring_drop_keys(self, ready: Pushed) -> None:
-        """On a GPU, the backward pass draws masks again: bring back the keys of this batch, of all ranks' shares."""
+        """On a GPU, bring back the keys of this batch, of all ranks' shares: masks are drawn after the pull, and backward."""
         if self.job.model.drop_keys is not None:
             for key in self.first.batch_keys(ready.batch.key):
                 self.job.model.drop_keys.bring(key)

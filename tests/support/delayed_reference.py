@@ -119,7 +119,7 @@ def epochs_of_rank(config: Mapping[str, Any], make: Callable[[], Graph], epochs:
                 loss, count = trainer.forward_backward(batch)
                 trainer.synchronize()
                 gradients = {
-                    name: value.grad.clone()
+                    name: value.grad.clone().cpu()
                     for name, value in trainer.module.named_parameters()
                     if value.grad is not None
                 }
