@@ -266,7 +266,7 @@ class DelayedTrainer(PushPullTrainer):
         return self.job.model(ready.batch, hidden, first=1)  # type: ignore[no-any-return]
 
     def _bring_drop_keys(self, ready: Pushed) -> None:
-        """On a GPU, bring back the keys of this batch, of all ranks' shares: masks are drawn after the pull, and backward."""
+        """On a GPU, bring back the keys of this batch, for all ranks: masks are drawn after the pull, and backward."""
         if self.job.model.drop_keys is not None:
             for key in self.first.batch_keys(ready.batch.key):
                 self.job.model.drop_keys.bring(key)

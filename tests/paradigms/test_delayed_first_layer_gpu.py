@@ -1,4 +1,4 @@
-"""A first layer that runs some steps ahead on CUDA: masks are those of its batch, also after later batches have begun."""
+"""A first layer that runs ahead on CUDA: masks are those of its batch, also after later batches have begun."""
 
 from __future__ import annotations
 
