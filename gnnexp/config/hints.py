@@ -46,7 +46,9 @@ def unknown_choice(group: str, value: object, choices: Iterable[str], folders: C
 def _meant(group: str, word: str, folders: ConfigFolders) -> tuple[str, ...]:
     """The overrides that `word` stands for; empty if it is like nothing."""
     names = published_names(group, folders)
-    by_lower = {name.lower(): lines for name, lines in names.items()}
+    by_lower: dict[str, tuple[str, ...]] = {}
+    for name, lines in names.items():  # a name comes before a shape that is spelled like it
+        by_lower.setdefault(name.lower(), lines)
     if word.lower() in by_lower:
         return by_lower[word.lower()]
     for choice in sorted(folders.choices(group)):
