@@ -35,7 +35,6 @@ from gnnexp.paradigms.checks import (
     has_pairs,
     learns_weights,
     part_per_rank_problems,
-    uncountable_problems,
 )
 from gnnexp.paradigms.job import Job
 from gnnexp.paradigms.loops.chunking import Chunking, ResidentMemory
@@ -115,11 +114,6 @@ class Offload(Paradigm):
             *self._layer_problems(experiment),
             *resident_problems(experiment, self.chunking),
             *after_layer_problems(experiment, "offload", "computes them twice"),
-            *(
-                uncountable_problems(experiment, "offloaded outputs of links have values")
-                if has_pairs(experiment)
-                else ()
-            ),
         ]
 
     def _layer_problems(self, experiment: Experiment) -> list[Problem]:
