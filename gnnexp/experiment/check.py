@@ -295,6 +295,13 @@ def _counting_problems(experiment: Experiment) -> list[Problem]:
         ),
         (experiment.trace is not None, "trace", experiment.trace, "nothing is computed that could be traced", plain),
         (
+            experiment.task.pairs,
+            "task",
+            target_of(experiment.task),
+            "outputs that links read have values on some ranks only, and train.count_only does not count them yet",
+            plain,
+        ),
+        (
             experiment.feature_store.trained_columns is not None,
             "feature_store",
             target_of(experiment.feature_store),
